@@ -1,0 +1,1 @@
+"""Numbers to people: guardrails read signals, alerts reach Alertmanager and webhooks."""

@@ -1,0 +1,1 @@
+"""The outside world, turned into `RagTrace`: receivers, decoding, assembly, conventions, normalisation."""

@@ -1,0 +1,1 @@
+"""Judgement: checks give findings, estimates give rates with intervals, drift detectors give verdicts."""

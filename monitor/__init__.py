@@ -1,0 +1,1 @@
+"""Wiring and running: configuration, the pipeline, the store, the metrics, the status page, the command line."""
