@@ -56,8 +56,10 @@ class Dispatcher:
         return all(taken)
 
     def resume(self, alert: Alert) -> bool:
-        """Take up an alert that stood before a restart: sent at once where alerts are resent anyway, else taken
-        as told already."""
+        """Take up an alert that stood before a restart.
+
+        It is sent at once where alerts are resent anyway, else taken as told already.
+        """
         taken = [lane.resume(alert) for lane in self._lanes]
         return all(taken)
 

@@ -55,7 +55,7 @@ class Backoff:
 
 
 class Lane:
-    """Queued alerts are not delivered yet; standing ones fire and the sink knows. `clock` gives Unix seconds."""
+    """Queued alerts are undelivered; standing ones fire and the sink knows it. `clock` gives Unix seconds."""
 
     def __init__(
         self,

@@ -52,8 +52,8 @@ class AlertingSettings(_Settings):
 
     mode: Literal["local", "prometheus"] = Field(
         default="local",
-        description="`local`: this process sends the alerts; `prometheus`: rules do, and nothing is sent from "
-        "here. Never both, or people are paged twice.",
+        description="`local`: this process sends the alerts; `prometheus`: rules do, and nothing is sent "
+        "from here. Never both, or people are paged twice.",
     )
     service: str = Field(default="rag", min_length=1, description="The watched service; the label `service`.")
     external_labels: dict[LabelName, str] = Field(

@@ -24,7 +24,7 @@ class AlertSink(Protocol):
         ...
 
     def send(self, alerts: Sequence[Alert], now: float) -> None:
-        """Deliver all of these, or raise DeliveryError. `now` is Unix seconds. Sending one twice does no harm."""
+        """Deliver all of these or raise DeliveryError; `now` is Unix seconds. Sending one twice does no harm."""
         ...
 
 
