@@ -18,7 +18,7 @@ class CollectorEvents(Protocol):
         ...
 
     def rejected(self, source: str, reason: str, count: int = 1) -> None:
-        """This many spans (`SpanReason`) or one whole message (`Reason`) were refused and the sender was told,
+        """This many spans (`SpanReason`) or one whole message (`Reason`) were refused: the sender was told,
         or, on Kafka, could not be kept."""
         ...
 
