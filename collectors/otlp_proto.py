@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -14,8 +15,15 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from collectors.errors import SpanReason, SpanRefused, Undecodable
 from collectors.otlp_batch import BatchBuilder, Origin, status_code
 from collectors.otlp_limits import Caps, Limits, checked_time
-from collectors.otlp_wire import RESOURCE, SPAN, prune, split
+from collectors.otlp_wire import RESOURCE, SCOPE, SPAN, Shape, prune, split
 from collectors.span import AttributeValue, Scope, Span, SpanBatch, SpanEvent, SpanLink
+
+Wire = TypeVar("Wire", bound=Message)
+
+_FRAME_FIELDS_PER_SPAN = 4
+"""How many fields the frame around spans may have for each span that a message may hold."""
+_PRUNABLE_BYTES = 256 * 1024
+"""A larger span that the parser refuses stays refused: taking it apart here would hold up the stream."""
 
 
 def read_proto(raw: bytes, limits: Limits) -> SpanBatch:
@@ -41,7 +49,7 @@ def read_proto(raw: bytes, limits: Limits) -> SpanBatch:
 def _read_apart(raw: bytes, limits: Limits) -> SpanBatch:
     """Read a request that the parser refused: each span alone, so that only the bad ones are lost."""
     builder = BatchBuilder(limits)
-    for group in split(raw):
+    for group in split(raw, _FRAME_FIELDS_PER_SPAN * limits.spans):
         builder.room_for(len(group.spans))
         try:
             origin = _origin(*_parsed_origin(group.resource, group.scope, limits), limits)
@@ -49,23 +57,36 @@ def _read_apart(raw: bytes, limits: Limits) -> SpanBatch:
             builder.refuse(refused, len(group.spans))
             continue
         for span in group.spans:
-            try:
-                wire = WireSpan.FromString(prune(span, SPAN, limits.depth))
-            except (DecodeError, Undecodable) as error:
-                builder.refuse(SpanRefused(SpanReason.BAD_STRUCTURE, str(error)))
-            else:
-                builder.add(partial(_span, wire, origin, limits))
+            builder.add(partial(_span_apart, span, origin, limits))
     return builder.batch()
 
 
 def _parsed_origin(resource: bytes, scope: bytes, limits: Limits) -> tuple[Resource, InstrumentationScope]:
     try:
         return (
-            Resource.FromString(prune(resource, RESOURCE, limits.depth)),
-            InstrumentationScope.FromString(scope),
+            _parsed(Resource(), resource, RESOURCE, limits),
+            _parsed(InstrumentationScope(), scope, SCOPE, limits),
         )
-    except (DecodeError, Undecodable) as error:
-        raise SpanRefused(SpanReason.BAD_RESOURCE, str(error)) from error
+    except SpanRefused as refused:
+        raise SpanRefused(SpanReason.BAD_RESOURCE, refused.detail) from refused
+
+
+def _span_apart(raw: bytes, origin: Origin, limits: Limits) -> Span:
+    return _span(_parsed(WireSpan(), raw, SPAN, limits), origin, limits)
+
+
+def _parsed(message: Wire, raw: bytes, shape: Shape, limits: Limits) -> Wire:
+    """Parse the bytes into the message; where the parser refuses, once more without what is nested too deep."""
+    try:
+        message.ParseFromString(raw)
+    except DecodeError as error:
+        if len(raw) > _PRUNABLE_BYTES:
+            raise SpanRefused(SpanReason.BAD_STRUCTURE, str(error)) from error
+        try:
+            message.ParseFromString(prune(raw, shape, limits.depth))
+        except (DecodeError, Undecodable) as still:
+            raise SpanRefused(SpanReason.BAD_STRUCTURE, str(still)) from still
+    return message
 
 
 def _origin(resource: Resource, scope: InstrumentationScope, limits: Limits) -> Origin:
