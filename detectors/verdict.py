@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-Vectors = npt.NDArray[np.floating]
+Vectors = npt.NDArray[np.floating[Any]]
 """Shape (rows, dimensions)."""
 State = Mapping[str, npt.NDArray[np.generic] | float | int | str]
 """Plain arrays and numbers; what `state` gives and `from_state` takes. No pickle."""
