@@ -144,7 +144,7 @@ def _candidates(root: Path, program: str) -> Iterator[Path]:
 
 
 def _library_folders(root: Path) -> list[Path]:
-    return sorted({path.parent for base in ("usr/lib", "lib") for path in (root / base).glob("**/*.so*")})
+    return sorted({path.parent for base in ("usr/lib", "lib") for path in (root / base).glob("**/lib*.so*")})
 
 
 def _unpack_helm() -> None:
