@@ -1,0 +1,105 @@
+"""What spans mean, convention by convention: `kind_of`, `has_answer`, `has_feedback`, and `read` by precedence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from collectors.conventions import genai, openinference, openinference_io, rag
+from collectors.conventions.convention import (
+    ANCHOR_KINDS,
+    Convention,
+    Field,
+    FoundDocument,
+    Rule,
+    SpanKind,
+)
+from collectors.span import Span, StatusCode
+from collectors.trace import Flag
+
+__all__ = [
+    "ANCHOR_KINDS",
+    "CONVENTIONS",
+    "RULES",
+    "Convention",
+    "Field",
+    "FoundDocument",
+    "Reading",
+    "Rule",
+    "SpanKind",
+    "has_answer",
+    "has_feedback",
+    "kind_of",
+    "read",
+]
+
+CONVENTIONS: tuple[Convention, ...] = (
+    rag.CONVENTION,
+    openinference.CONVENTION,
+    genai.CONVENTION,
+    openinference_io.CONVENTION,
+)
+"""By rank: where two conventions give a field of one span, the earlier one is believed."""
+
+RULES: Mapping[Field, tuple[tuple[str, Rule], ...]] = {
+    field: tuple((one.name, rule) for one in CONVENTIONS for rule in one.rules.get(field, ()))
+    for field in Field
+}
+"""All rules of a field by rank, each with its convention's name."""
+
+# A span's own word for its kind outranks what rag.* attributes on it imply.
+_KINDS = tuple(one.kind_of for one in (openinference.CONVENTION, genai.CONVENTION, rag.CONVENTION))
+_ENDINGS = frozenset({SpanKind.LLM, *ANCHOR_KINDS})
+_ANSWER_ATTRIBUTES = ("output.value", "gen_ai.output.messages", "llm.output_messages.0.message.content")
+_FEEDBACK_ATTRIBUTES = tuple(
+    f"{prefix}annotations.0.annotation.{leaf}" for prefix in ("trace.", "") for leaf in ("name", "label")
+)
+
+
+class Reading(NamedTuple):
+    """A field's value and the convention and attribute that gave it."""
+
+    value: Any
+    source: str
+
+
+def kind_of(span: Span) -> SpanKind | None:
+    """What the span did; None where no convention says."""
+    for own in _KINDS:
+        kind = own(span)
+        if kind is not None:
+            return kind
+    return None
+
+
+def has_answer(span: Span, kind: SpanKind | None) -> bool:
+    """Whether the span ends a request: it carries an answer, or it is the root of one and failed.
+
+    Cheap on purpose: assembly asks it of every span to know how long to wait, nothing else hangs on it.
+    """
+    attributes = span.attributes
+    if "rag.answer.text" in attributes:
+        return True
+    if kind not in _ENDINGS or (kind is not SpanKind.LLM and span.parent_id is not None):
+        return False
+    return span.status is StatusCode.ERROR or any(name in attributes for name in _ANSWER_ATTRIBUTES)
+
+
+def has_feedback(span: Span) -> bool:
+    """Whether the span carries a person's annotations, of its own request or of the one that it links to."""
+    return any(name in span.attributes for name in _FEEDBACK_ATTRIBUTES) or any(
+        event.name == "gen_ai.evaluation.result" for event in span.events
+    )
+
+
+def read(field: Field, span: Span, flags: set[Flag]) -> Reading | None:
+    """The field as the highest-ranking convention on this span gives it; None where none does."""
+    attributes = span.attributes
+    for name, rule in RULES[field]:
+        raw = attributes.get(rule.attribute)
+        if raw is None and not rule.spread:
+            continue
+        value = rule.read(span, raw, flags)
+        if value is not None:
+            return Reading(value, f"{name} {rule.attribute}")
+    return None

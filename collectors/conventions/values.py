@@ -1,0 +1,199 @@
+"""Reading single attribute values: what every convention's table is made of."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from collectors.conventions.convention import FoundDocument, Read
+from collectors.dialects.clauses import parse_clauses
+from collectors.predicate import Predicate, UnparsedFilter
+from collectors.span import AttributeValue, Span
+from collectors.trace import Citation, Flag, IdSource, ScoreKind
+
+REDACTED = "__REDACTED__"
+"""What OpenInference writes in place of hidden content."""
+
+MAX_LIST = 1000
+"""Indices at and beyond this are packed rather than left as holes: one attribute must not make a million."""
+
+
+def text(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | None:
+    """The text as it is, empty or not."""
+    if raw == REDACTED:
+        flags.add(Flag.REDACTED)
+        return None
+    return raw if isinstance(raw, str) else None
+
+
+def filled(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | None:
+    """The text unless it is blank: many SDKs write an empty string where they know nothing."""
+    value = text(span, raw, flags)
+    return value if value and not value.isspace() else None
+
+
+def label(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | None:
+    """A short name or id; numbers become their text."""
+    return (
+        str(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else filled(span, raw, flags)
+    )
+
+
+def whole(span: Span, raw: AttributeValue, flags: set[Flag]) -> int | None:
+    """A count: an int of at least 0."""
+    if isinstance(raw, float) and raw.is_integer():
+        raw = int(raw)
+    return raw if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 0 else None
+
+
+def number(span: Span, raw: AttributeValue, flags: set[Flag]) -> float | None:
+    """A finite float."""
+    return as_number(raw)
+
+
+def boolean(span: Span, raw: AttributeValue, flags: set[Flag]) -> bool | None:
+    return raw if isinstance(raw, bool) else None
+
+
+def vector(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[float, ...] | None:
+    """An embedding: a non-empty list of finite numbers, or that as JSON."""
+    items = structured(raw, flags)
+    if not isinstance(items, list) or not items:
+        return None
+    if all(type(item) is float and math.isfinite(item) for item in items):
+        return tuple(items)
+    numbers = tuple(as_number(item) for item in items)
+    return None if None in numbers else numbers  # type: ignore[return-value]
+
+
+def strings(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[str, ...] | None:
+    """A list of strings, that as JSON, or one string alone; empty is a value."""
+    if raw == REDACTED:
+        flags.add(Flag.REDACTED)
+        return None
+    if isinstance(raw, str) and not raw.lstrip().startswith("["):
+        return (raw,) if raw else ()
+    items = structured(raw, flags)
+    return tuple(str(item) for item in items) if isinstance(items, list) else None
+
+
+def mapping(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any] | None:
+    value = structured(raw, flags)
+    return value if isinstance(value, dict) else None
+
+
+def clauses(span: Span, raw: AttributeValue, flags: set[Flag]) -> Predicate | str | None:
+    """A `rag.filter.*` clause list, structured or as JSON; its text where it cannot be parsed."""
+    items = structured(raw, flags)
+    if items is None and not isinstance(raw, str):
+        return None
+    try:
+        if not isinstance(items, list):
+            raise UnparsedFilter(f"not a list of clauses: {raw!r}")
+        return parse_clauses(items)
+    except UnparsedFilter:
+        flags.add(Flag.FILTER_UNPARSED)
+        return as_json_text(raw)
+
+
+def citations(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[Citation, ...] | None:
+    """A list of `{document_id, start?, end?}`; entries that are not one are left out."""
+    items = structured(raw, flags)
+    if not isinstance(items, list):
+        return None
+    return tuple(
+        Citation(
+            document_id=item["document_id"],
+            start=whole(span, item.get("start"), flags),
+            end=whole(span, item.get("end"), flags),
+        )
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get("document_id"), str)
+    )
+
+
+def documents(kind: ScoreKind) -> Read:
+    """A list of `{id?, score?, content?, metadata?}`, structured or as JSON; bare strings are ids."""
+
+    def read(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[FoundDocument, ...] | None:
+        items = structured(raw, flags)
+        if not isinstance(items, list):
+            return None
+        return tuple(_document(item, kind) for item in items)
+
+    return read
+
+
+def structured(raw: AttributeValue, flags: set[Flag]) -> Any:
+    """The value, or what its JSON says; None where it is hidden, or JSON cut short (which is flagged)."""
+    if not isinstance(raw, str):
+        return raw
+    if raw == REDACTED:
+        flags.add(Flag.REDACTED)
+        return None
+    value = parse_json(raw)
+    if value is None and raw.lstrip()[:1] in ("{", "["):
+        flags.add(Flag.TRUNCATED_JSON)
+    return value
+
+
+def parse_json(raw: str) -> Any:
+    """What the text says as JSON, None where it is not JSON."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def as_json_text(raw: AttributeValue) -> str:
+    return raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
+
+
+def as_number(raw: object) -> float | None:
+    if isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw):
+        return float(raw)
+    return None
+
+
+def indexed(span: Span, prefix: str) -> dict[int, dict[str, AttributeValue]]:
+    """Flattened lists: `prefix` + `N.rest` attributes as {N: {rest: value}}.
+
+    >>> indexed(Span("0" * 32, "1" * 16, None, "s", 0, 0, {"d.0.id": "a", "d.1.id": "b", "d": 1}), "d.")
+    {0: {'id': 'a'}, 1: {'id': 'b'}}
+    """
+    found: dict[int, dict[str, AttributeValue]] = {}
+    skip = len(prefix)
+    for name, value in span.attributes.items():
+        if name.startswith(prefix):
+            index, dot, rest = name[skip:].partition(".")
+            if dot and index.isdecimal() and len(index) < 10:
+                found.setdefault(int(index), {})[rest] = value
+    return found
+
+
+def in_order(found: Mapping[int, Mapping[str, AttributeValue]]) -> Iterator[Mapping[str, AttributeValue]]:
+    """The items of a flattened list in order, an empty one for each that is missing before the last."""
+    last = max(found, default=-1)
+    if last < MAX_LIST:
+        return (found.get(index, {}) for index in range(last + 1))
+    return (found[index] for index in sorted(found))
+
+
+def _document(item: object, kind: ScoreKind) -> FoundDocument:
+    if isinstance(item, str):
+        return FoundDocument(item, IdSource.LOGGED)
+    if not isinstance(item, dict):
+        return FoundDocument()
+    identity = item.get("id")
+    score = as_number(item.get("score"))
+    content, metadata = item.get("content"), item.get("metadata")
+    return FoundDocument(
+        id=None if identity is None else str(identity),
+        id_source=None if identity is None else IdSource.LOGGED,
+        score=score,
+        score_kind=None if score is None else kind,
+        metadata=metadata if isinstance(metadata, dict) else None,
+        text=content if isinstance(content, str) else None,
+    )
