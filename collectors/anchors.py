@@ -1,0 +1,183 @@
+"""Which spans of a trace are one request, and which span stands for it.
+
+Spans hang together by parent ids; spans that share a parent which never came hang together through it. In each such
+tree the topmost workflow, chain or agent is the anchor, so that an HTTP server span above it changes nothing; a tree
+without one is named after its top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from collectors.conventions import ANCHOR_KINDS, SpanKind
+from collectors.span import Span
+
+
+@dataclass(slots=True, frozen=True)
+class Node:
+    """A span in the tree of a trace: its key, the key that it hangs on, and what it did."""
+
+    key: str
+    parent: str | None
+    span: Span
+    kind: SpanKind | None
+
+
+@dataclass(slots=True, frozen=True)
+class Request:
+    """The spans of one request. `anchor` is a span id of the trace, perhaps of a span that never came."""
+
+    anchor: str
+    keys: frozenset[str]
+    has_root: bool
+    orphaned: bool
+
+
+def requests_in(nodes: Mapping[str, Node]) -> list[Request]:
+    """The requests of a trace, every span in at least one of them, by the start of their anchors.
+
+    Linear in the number of spans. The order of `nodes` does not matter.
+    """
+    trees = _trees(nodes)
+    requests = [request for top, members in trees for request in _split(nodes, top, members)]
+    anchored = [one for one in requests if _is_anchored(nodes, one)]
+    if len(anchored) == 1 and len(requests) > 1:
+        return [_joined(anchored[0], requests)]
+    return sorted(requests, key=lambda one: (_start(nodes, one), one.anchor))
+
+
+@dataclass(slots=True)
+class _Members:
+    tops: list[str]
+    children: Mapping[str, list[str]]
+
+
+def _trees(nodes: Mapping[str, Node]) -> list[tuple[str, _Members]]:
+    """The disjoint trees, each under the key of its root or of the parent that never came."""
+    children: dict[str, list[str]] = {}
+    tops: dict[str, list[str]] = {}
+    for key, node in nodes.items():
+        if node.parent is None:
+            tops[key] = [key]
+        elif node.parent not in nodes:
+            tops.setdefault(node.parent, []).append(key)
+        else:
+            children.setdefault(node.parent, []).append(key)
+    trees = [(top, _Members(sorted(keys), children)) for top, keys in tops.items()]
+    return trees + _cycles(nodes, children, trees)
+
+
+def _cycles(
+    nodes: Mapping[str, Node], children: Mapping[str, list[str]], trees: Iterable[tuple[str, _Members]]
+) -> list[tuple[str, _Members]]:
+    """Spans that are their own ancestors belong to no tree: each ring is cut above its smallest key."""
+    left = set(nodes).difference(*(_below(members.tops, children) for _, members in trees))
+    cut: list[tuple[str, _Members]] = []
+    while left:
+        ring = _ring(nodes, min(left))
+        top = min(ring)
+        acyclic = {key: [child for child in below if child != top] for key, below in children.items()}
+        cut.append((top, _Members([top], acyclic)))
+        left -= _below([top], acyclic)
+    return cut
+
+
+def _ring(nodes: Mapping[str, Node], start: str) -> list[str]:
+    seen: dict[str, int] = {}
+    key = start
+    while key not in seen:
+        seen[key] = len(seen)
+        parent = nodes[key].parent
+        if parent is None:
+            raise AssertionError("a span without a parent is in a tree")
+        key = parent
+    return [one for one, place in seen.items() if place >= seen[key]]
+
+
+def _below(tops: Iterable[str], children: Mapping[str, Sequence[str]]) -> set[str]:
+    """The keys of the subtrees, tops included."""
+    found: set[str] = set()
+    waiting = list(tops)
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found.add(key)
+            waiting.extend(children.get(key, ()))
+    return found
+
+
+def _split(nodes: Mapping[str, Node], top: str, members: _Members) -> list[Request]:
+    """One tree as one request, or as several where it holds several that are whole by themselves."""
+    everything = frozenset(_below(members.tops, members.children))
+    has_root = top in nodes and nodes[top].parent is None
+    anchors = _topmost_anchors(nodes, members)
+    whole = (
+        anchors if len(anchors) == 1 else [key for key in anchors if _is_whole(nodes, key, members.children)]
+    )
+    if len(whole) < 2:
+        anchor = whole[0] if whole else members.tops[0] if len(members.tops) == 1 else top
+        return [Request(anchor, everything, has_root, top not in nodes)]
+    subtrees = {key: _below([key], members.children) for key in whole}
+    shared = everything.difference(*subtrees.values())
+    above = {key: _ancestors(nodes, key) for key in whole}
+    stray = shared.difference(*above.values())
+    first = min(whole, key=lambda key: (nodes[key].span.start_ns, key))
+    return [
+        Request(
+            key,
+            frozenset(subtrees[key] | above[key] | (stray if key == first else set())),
+            has_root,
+            top not in nodes,
+        )
+        for key in whole
+    ]
+
+
+def _topmost_anchors(nodes: Mapping[str, Node], members: _Members) -> list[str]:
+    found: list[str] = []
+    seen: set[str] = set()
+    waiting = list(members.tops)
+    while waiting:
+        key = waiting.pop()
+        if key in seen:
+            continue
+        seen.add(key)
+        if nodes[key].kind in ANCHOR_KINDS:
+            found.append(key)
+        else:
+            waiting.extend(members.children.get(key, ()))
+    return sorted(found)
+
+
+def _is_whole(nodes: Mapping[str, Node], key: str, children: Mapping[str, Sequence[str]]) -> bool:
+    """Whether this subtree is a request by itself: steps of one request (a chain that retrieves beside a chain that
+    answers) must not be taken for several."""
+    kinds = {nodes[below].kind for below in _below([key], children)}
+    if SpanKind.RETRIEVER not in kinds:
+        return False
+    return nodes[key].kind is SpanKind.WORKFLOW or SpanKind.LLM in kinds
+
+
+def _ancestors(nodes: Mapping[str, Node], key: str) -> set[str]:
+    found: set[str] = set()
+    parent = nodes[key].parent
+    while parent is not None and parent in nodes and parent not in found:
+        found.add(parent)
+        parent = nodes[parent].parent
+    return found
+
+
+def _is_anchored(nodes: Mapping[str, Node], request: Request) -> bool:
+    anchor = nodes.get(request.anchor)
+    return anchor is not None and (anchor.kind in ANCHOR_KINDS or request.has_root)
+
+
+def _joined(main: Request, requests: Iterable[Request]) -> Request:
+    """One request whose middle is missing: everything else in its trace is part of it."""
+    keys = frozenset[str]().union(*(one.keys for one in requests))
+    return Request(main.anchor, keys, main.has_root, orphaned=True)
+
+
+def _start(nodes: Mapping[str, Node], request: Request) -> int:
+    return min(nodes[key].span.start_ns for key in request.keys)
