@@ -1,0 +1,180 @@
+"""Retrievals and rerankings of a request: which spans are one step, and what its documents are called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from collectors.conventions import Field, FoundDocument, SpanKind, openinference_io
+from collectors.predicate import Predicate, split
+from collectors.request import RequestView
+from collectors.span import Span
+from collectors.trace import AppliedFilter, Document, Flag, IdSource, Reranking, Retrieval, ScoreKind
+
+_RERANK_SCORE = "relevance_score"
+"""Where LangChain's compressors put the reranker's score."""
+
+
+class DocumentReader:
+    """Reads what one request retrieved.
+
+    `id_keys` are the metadata keys that may hold a document's id, in order; `entitlement_fields` split a filter that
+    was logged as one.
+    """
+
+    def __init__(
+        self, view: RequestView, id_keys: Sequence[str], entitlement_fields: Collection[str]
+    ) -> None:
+        self._view = view
+        self._id_keys = id_keys
+        self._entitlement_fields = entitlement_fields
+
+    def read(self) -> tuple[tuple[Retrieval, ...], Reranking | None]:
+        """The retrievals by start time, and the last reranking.
+
+        Spans of one retrieval told at several depths are one. A retriever around others that gave other documents
+        has reranked (or fused) them.
+        """
+        retrievals: list[Retrieval] = []
+        reranked: Reranking | None = None
+        for outer in self._view.outermost(SpanKind.RETRIEVER):
+            found = self._retrieval(outer)
+            inner = [self._retrieval(span) for span in self._view.nearest_below(outer, SpanKind.RETRIEVER)]
+            inner = [one for one in inner if one.documents is not None]
+            if found.documents is not None and all(_ids(one) == _ids(found) for one in inner):
+                inner = []
+            if not inner:
+                retrievals.append(found)
+                continue
+            retrievals.extend(_inherit(one, found) for one in inner)
+            if found.documents is not None:
+                candidates = _known(document for one in inner for document in one.documents or ())
+                reranked = Reranking(span_id=outer.span_id, input_ids=candidates, documents=found.documents)
+        self._flag(retrievals)
+        return tuple(retrievals), self._reranking() or reranked
+
+    def _retrieval(self, span: Span) -> Retrieval:
+        view = self._view
+        return Retrieval(
+            span_id=span.span_id,
+            query=view.read(Field.INPUT, span, "retrievals.query"),
+            filter=self._filter(span),
+            documents=self._documents(Field.DOCUMENTS, span, "retrievals.documents"),
+            top_k=view.read(Field.TOP_K, span, "retrievals.top_k"),
+            duration_s=max(span.end_ns - span.start_ns, 0) / 1e9,
+        )
+
+    def _reranking(self) -> Reranking | None:
+        for span in reversed(self._view.outermost(SpanKind.RERANKER)):
+            taken = self._documents(Field.RERANK_INPUT, span, None)
+            given = self._documents(Field.RERANKED, span, "reranked.documents")
+            if given is not None or taken is not None:
+                return Reranking(span_id=span.span_id, input_ids=_known(taken), documents=given)
+        return None
+
+    def _filter(self, span: Span) -> AppliedFilter | None:
+        view = self._view
+        said_by = (span, *view.above(span))
+        entitlement = view.first_of(Field.ENTITLEMENT, said_by, "retrievals.filter")
+        relevance = view.first_of(Field.RELEVANCE, said_by, "retrievals.filter")
+        if entitlement is None and relevance is None:
+            return self._split(view.read(Field.FILTER, span, "retrievals.filter"))
+        unparsed = [part for part in (entitlement, relevance) if isinstance(part, str)]
+        return AppliedFilter(
+            entitlement=None if isinstance(entitlement, str) else entitlement,
+            relevance=None if isinstance(relevance, str) else relevance,
+            text=" and ".join(unparsed) or None,
+        )
+
+    def _split(self, logged: Predicate | str | None) -> AppliedFilter | None:
+        if logged is None:
+            return None
+        if isinstance(logged, str):
+            return AppliedFilter(text=logged)
+        if not self._entitlement_fields:
+            return AppliedFilter(relevance=logged)
+        entitlement, relevance = split(logged, self._entitlement_fields)
+        return AppliedFilter(entitlement=entitlement, relevance=relevance)
+
+    def _documents(self, field: Field, span: Span, into: str | None) -> tuple[Document, ...] | None:
+        found: tuple[FoundDocument, ...] | None = self._view.read(field, span, into)
+        if found is None:
+            return None
+        named = [self._named(one) for one in found]
+        if field is Field.DOCUMENTS and any(one.id is None for one in named):
+            named = self._filled(named, span)
+        return tuple(self._settled(one) for one in named)
+
+    def _named(self, found: FoundDocument) -> FoundDocument:
+        """Id and score from the metadata, where the convention's own attributes have none."""
+        metadata = found.metadata
+        if not metadata or (found.id is not None and found.score is not None):
+            return found
+        score = metadata.get(_RERANK_SCORE)
+        if found.score is None and isinstance(score, float):
+            found = found._replace(score=score, score_kind=ScoreKind.RERANK)
+        if found.id is None:
+            key = next((one for one in self._id_keys if isinstance(metadata.get(one), str | int)), None)
+            if key is not None:
+                found = found._replace(id=str(metadata[key]), id_source=IdSource.METADATA)
+        return found
+
+    def _filled(self, found: list[FoundDocument], span: Span) -> list[FoundDocument]:
+        """What the retriever's raw output still knows of documents whose attributes are gone, place by place."""
+        raw = openinference_io.printed_documents(span)
+        if raw is None or len(raw) < len(found):
+            return found
+        padded = found + [FoundDocument()] * (len(raw) - len(found))
+        return [_merged(self._named(one), other) for one, other in zip(padded, raw, strict=True)]
+
+    def _settled(self, found: FoundDocument) -> Document:
+        identity, source = found.id, found.id_source
+        if identity is None and found.text:
+            digest = hashlib.blake2s(found.text.encode("utf-8", "surrogatepass"), digest_size=8)
+            identity, source = f"text:{digest.hexdigest()}", IdSource.DERIVED
+            self._view.flags.add(Flag.DERIVED_IDS)
+        return Document(
+            id=identity,
+            id_source=source,
+            score=found.score,
+            score_kind=found.score_kind,
+            metadata=found.metadata,
+            text=found.text,
+        )
+
+    def _flag(self, retrievals: Sequence[Retrieval]) -> None:
+        if any(one.documents is None for one in retrievals):
+            self._view.flags.add(Flag.DOCS_UNKNOWN)
+        documents = [document for one in retrievals for document in one.documents or ()]
+        if documents and all(one.score is None for one in documents):
+            self._view.flags.add(Flag.NO_SCORES)
+
+
+def _ids(retrieval: Retrieval) -> tuple[str | None, ...] | None:
+    return None if retrieval.documents is None else tuple(one.id for one in retrieval.documents)
+
+
+def _known(documents: Iterable[Document] | None) -> tuple[str, ...] | None:
+    """The ids, if all of them are known."""
+    ids = None if documents is None else tuple(one.id for one in documents)
+    return None if ids is None or None in ids else ids  # type: ignore[return-value]
+
+
+def _inherit(inner: Retrieval, outer: Retrieval) -> Retrieval:
+    """What only the outer span of a nested retrieval says."""
+    missing: dict[str, Any] = {
+        name: getattr(outer, name) for name in ("query", "filter") if getattr(inner, name) is None
+    }
+    return inner.model_copy(update=missing) if missing else inner
+
+
+def _merged(found: FoundDocument, raw: FoundDocument) -> FoundDocument:
+    if found.id is None:
+        found = found._replace(id=raw.id, id_source=raw.id_source)
+    if found.score is None:
+        found = found._replace(score=raw.score, score_kind=raw.score_kind)
+    return found._replace(
+        metadata=raw.metadata if found.metadata is None else found.metadata,
+        text=raw.text if found.text is None else found.text,
+    )

@@ -1,0 +1,162 @@
+"""The spans of one request laid out for reading: its tree, what each span did, and fields by precedence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from collectors.conventions import ANCHOR_KINDS, RULES, Field, Reading, SpanKind, has_feedback, kind_of, read
+from collectors.open_trace import Assembled
+from collectors.span import Span
+from collectors.trace import Flag
+
+_WHOLE_REQUEST = (
+    Field.QUERY, Field.ANSWER, Field.REFUSED, Field.QUERY_EMBEDDING, Field.CONTEXT, Field.CONTEXT_IDS,
+    Field.CITATIONS, Field.GOLD_IDS, Field.CACHE_HIT, Field.PROMPT_VERSION,
+    Field.INDEX_VERSION, Field.ENCODER_VERSION, Field.SESSION, Field.USER, Field.TENANT, Field.LOCALE, Field.INTENT,
+    Field.METADATA,
+)  # fmt: skip
+"""Fields that mean the whole request, whichever of its spans carries them; none of them has a spread rule."""
+
+_WANTED = frozenset(rule.attribute for field in _WHOLE_REQUEST for _, rule in RULES[field])
+
+
+class RequestView:
+    """One assembled request. `flags` and `sources` gather what the readers say.
+
+    Spans come in the order in which they are believed: the anchor, what stands above it, then what stands below,
+    top-down by start time. `feedback` are the spans of other traces that link to this one.
+    """
+
+    def __init__(self, assembled: Assembled) -> None:
+        own = [span for span in assembled.spans if span.trace_id == assembled.trace_id]
+        self.feedback = [span for span in assembled.spans if span.trace_id != assembled.trace_id]
+        self.flags: set[Flag] = set(assembled.flags)
+        self.sources: dict[str, str] = {}
+        self.by_id = {span.span_id: span for span in own}
+        self.kinds = {span.span_id: kind_of(span) for span in own}
+        self.anchor = self.by_id.get(assembled.anchor_span_id)
+        self._children: dict[str, list[Span]] = {}
+        for span in own:
+            if span.parent_id in self.by_id and span.parent_id != span.span_id:
+                self._children.setdefault(span.parent_id or "", []).append(span)
+        self.tops = [span for span in own if span.parent_id not in self.by_id]
+        self.spans = self._believed(own)
+        self._carriers: dict[str, list[Span]] = {}
+        for span in self.spans:
+            for name in span.attributes.keys() & _WANTED:
+                self._carriers.setdefault(name, []).append(span)
+
+    def kind(self, span: Span) -> SpanKind | None:
+        """What the span did."""
+        return self.kinds[span.span_id]
+
+    @property
+    def is_anchored(self) -> bool:
+        """Whether a span stands for the whole request: a workflow, chain or agent, or the root of its trace."""
+        return self.anchor is not None and (
+            self.kind(self.anchor) in ANCHOR_KINDS or self.anchor.parent_id is None
+        )
+
+    def of_kind(self, kind: SpanKind) -> list[Span]:
+        """All spans of a kind by start time."""
+        found = [span for span in self.spans if self.kinds[span.span_id] is kind]
+        return sorted(found, key=lambda span: span.start_ns)
+
+    def outermost(self, kind: SpanKind) -> list[Span]:
+        """Spans of a kind that stand in no other of that kind: one step told at several depths counts once."""
+        return [
+            span for span in self.of_kind(kind) if not any(self.kind(up) is kind for up in self.above(span))
+        ]
+
+    def nearest_below(self, span: Span, kind: SpanKind) -> list[Span]:
+        """The topmost spans of a kind under this one."""
+        found: list[Span] = []
+        waiting = list(self._children.get(span.span_id, ()))
+        while waiting:
+            one = waiting.pop()
+            if self.kind(one) is kind:
+                found.append(one)
+            else:
+                waiting.extend(self._children.get(one.span_id, ()))
+        return sorted(found, key=lambda one: one.start_ns)
+
+    def above(self, span: Span) -> Iterator[Span]:
+        """Parents, nearest first."""
+        seen = {span.span_id}
+        up = self.by_id.get(span.parent_id or "")
+        while up is not None and up.span_id not in seen:
+            seen.add(up.span_id)
+            yield up
+            up = self.by_id.get(up.parent_id or "")
+
+    def read(self, field: Field, span: Span, into: str | None = None) -> Any:
+        """The field as this span gives it; `into` names the trace's field to note the source under."""
+        return self._noted(read(field, span, self.flags), into)
+
+    def first(self, field: Field, into: str | None = None) -> Any:
+        """The field of the whole request: the highest-ranking convention first, then the most believed span."""
+        return self._noted(next(self._readings(field), None), into)
+
+    def every(self, field: Field) -> list[Any]:
+        """All values that spans give for a field of the whole request."""
+        return [reading.value for reading in self._readings(field)]
+
+    def first_of(self, field: Field, spans: Sequence[Span], into: str | None = None) -> Any:
+        """The field from the first of these spans that gives it."""
+        for span in spans:
+            value = self.read(field, span, into)
+            if value is not None:
+                return value
+        return None
+
+    def topmost_values(self, field: Field, kinds: Collection[SpanKind | None], into: str) -> list[Any]:
+        """Values of spans of these kinds, without those that stand below one that gave a value: a parent's count
+        already holds its children's."""
+        found: list[Any] = []
+        waiting = list(self.tops)
+        while waiting:
+            span = waiting.pop()
+            value = self.read(field, span, into) if self.kind(span) in kinds else None
+            if value is None:
+                waiting.extend(self._children.get(span.span_id, ()))
+            else:
+                found.append(value)
+        return found
+
+    def feedback_spans(self) -> list[Span]:
+        """Every span that carries a person's verdict."""
+        return [span for span in (*self.spans, *self.feedback) if has_feedback(span)]
+
+    def _readings(self, field: Field) -> Iterator[Reading]:
+        for name, rule in RULES[field]:
+            for span in self._carriers.get(rule.attribute, ()):
+                value = rule.read(span, span.attributes[rule.attribute], self.flags)
+                if value is not None:
+                    yield Reading(value, f"{name} {rule.attribute}")
+
+    def _noted(self, reading: Reading | None, into: str | None) -> Any:
+        if reading is None:
+            return None
+        if into is not None:
+            self.sources.setdefault(into, reading.source)
+        return reading.value
+
+    def _believed(self, own: Sequence[Span]) -> list[Span]:
+        first = [] if self.anchor is None else [self.anchor, *self.above(self.anchor)]
+        seen = {span.span_id for span in first}
+        ordered = list(first)
+        row = [self.anchor] if self.anchor is not None else []
+        for start in (row, self.tops, own):
+            row = list(start)
+            while row:
+                fresh = [span for span in row if span.span_id not in seen]
+                seen.update(span.span_id for span in fresh)
+                ordered.extend(fresh)
+                row = [
+                    child
+                    for span in row
+                    for child in self._children.get(span.span_id, ())
+                    if child.span_id not in seen
+                ]
+        return ordered
