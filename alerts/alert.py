@@ -82,8 +82,8 @@ def current_alert(
 ) -> Alert | None:
     """The alert that stands now, with the latest numbers; None where nobody is told anything.
 
-    Hand it to the dispatcher after every evaluation: that renews the annotations and never pages again. After
-    a restart, once the guardrail is restored, it keeps the alert alive at Alertmanager.
+    Hand it to the dispatcher after every evaluation: that renews the annotations and does not page again. After
+    a restart the alert goes out once more, with the same fingerprint and start: rather twice than never.
     """
     memory = guardrail.memory
     if memory.page is None or memory.page_since is None:

@@ -55,14 +55,6 @@ class Dispatcher:
         taken = [lane.submit(alert) for lane in self._lanes]
         return all(taken)
 
-    def resume(self, alert: Alert) -> bool:
-        """Take up an alert that stood before a restart.
-
-        It is sent at once where alerts are resent anyway, else taken as told already.
-        """
-        taken = [lane.resume(alert) for lane in self._lanes]
-        return all(taken)
-
     def start(self) -> None:
         """Begin to deliver."""
         for lane in self._lanes:

@@ -89,14 +89,6 @@ class Lane:
                 self._changed.notify()
         return True
 
-    def resume(self, alert: Alert) -> bool:
-        """Take up an alert that this sink was told of before a restart."""
-        if self._sink.resend_s is not None:
-            return self.submit(alert)
-        with self._changed:
-            self._standing.setdefault(alert.identity, alert)
-        return True
-
     def start(self) -> None:
         """Begin to deliver; harmless when it already does."""
         with self._changed:

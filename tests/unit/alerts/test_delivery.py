@@ -116,17 +116,6 @@ def test_a_firing_alert_is_resent_with_its_newest_words_until_it_ends() -> None:
     assert {item.labels["guardrail"] for item in box.taken[ended:]} == {"latency"}
 
 
-def test_after_a_restart_nobody_is_told_twice_and_alertmanager_is_told_at_once() -> None:
-    once, resending = Box("once"), Box("resending", resend_s=60.0)
-    with dispatcher(once, resending) as outbound:
-        outbound.resume(alert())
-        wait_for(lambda: resending.taken)
-        outbound.submit(alert(summary="newer words"))
-        outbound.submit(alert(ends_at=20.0))
-        wait_for(lambda: once.taken and resending.taken[-1].resolved)
-    assert [item.resolved for item in once.taken] == [True]
-
-
 def test_a_full_lane_says_no_to_new_alerts_and_still_takes_the_end_of_known_ones() -> None:
     box, counts = Box(), Counts()
     outbound = dispatcher(box, counts=counts, capacity=2)
