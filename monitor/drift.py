@@ -1,0 +1,169 @@
+"""Query drift: units of embeddings into one detector per encoder version, verdicts into the registry."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from alerts.signals import ALL, QUERY_DRIFT
+from collectors.trace import RagTrace
+from detectors.embedding import QueryEncoder
+from detectors.mmd import UnusableVectors
+from detectors.query_drift import QueryDriftDetector, QueryDriftSettings
+from detectors.units import UnitSettings, UnitTracker
+from detectors.verdict import DriftVerdict, State
+from monitor.metrics import Metrics
+from monitor.status import DriftStatus, Point
+
+_MAX_ENCODERS = 4
+"""Detectors kept: the current encoder's and those of a migration under way."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    tracker: UnitTracker
+    detector: QueryDriftDetector
+    verdict: DriftVerdict | None = None
+    history: deque[Point] = field(default_factory=lambda: deque(maxlen=600))
+
+
+class DriftWatch:
+    """Windows never mix encoder versions: a new version starts a new reference. One owner; `status` may be read from
+    any thread."""
+
+    def __init__(
+        self, units: UnitSettings, drift: QueryDriftSettings, encoder: QueryEncoder, metrics: Metrics
+    ) -> None:
+        self._units = units
+        self._drift = drift
+        self._encoder = encoder
+        self._metrics = metrics
+        self._watched: dict[str, _Watched] = {}
+        self._current = ""
+        self._lock = threading.Lock()
+
+    def put(self, trace: RagTrace, now: float) -> None:
+        """Take the trace's query embedding: the logged one, else the built-in encoder's."""
+        row, version = self._embed(trace)
+        if row is None:
+            self._metrics.drift_skipped.labels(version).inc()
+            return
+        watched = self._of(version)
+        watched.tracker.add(trace.session, row, now)
+        self._current = version
+
+    def tick(self, now: float) -> None:
+        """Push what closed, compare, publish."""
+        for version, watched in list(self._watched.items()):
+            units = watched.tracker.closed(now)
+            for unit in units:
+                self._push(watched, unit)
+            if units:
+                with self._lock:
+                    watched.verdict = watched.detector.test()
+                    if watched.verdict is not None:
+                        watched.history.append(Point(time=now, estimate=watched.verdict.evidence))
+                self._publish(version, watched.verdict)
+        current = self._watched.get(self._current)
+        self._signal(None if current is None else current.verdict)
+
+    def states(self) -> dict[str, State]:
+        """Every detector's windows and references, by encoder version."""
+        return {version: watched.detector.state() for version, watched in self._watched.items()}
+
+    def restore(self, states: Mapping[str, State]) -> None:
+        """Take up the windows and references that an earlier process stored."""
+        for version, state in states.items():
+            watched = self._of(version)
+            watched.detector = QueryDriftDetector.from_state(state)
+            watched.verdict = watched.detector.test()
+            self._current = version
+
+    def status(self) -> tuple[DriftStatus, ...]:
+        with self._lock:
+            return tuple(
+                self._describe(version, watched)
+                for version, watched in self._watched.items()
+                if watched.verdict is not None or version == self._current
+            )
+
+    def reason(self) -> str:
+        """What the alert says first: whose vectors they are."""
+        return f"encoder = {self._current}" if self._current else ""
+
+    def _embed(self, trace: RagTrace) -> tuple[npt.NDArray[np.float32] | None, str]:
+        """The row and its encoder version, or None and why there is none."""
+        if trace.query_embedding is not None:
+            row = np.asarray(trace.query_embedding, dtype=np.float32)
+            version = f"{trace.versions.encoder or 'logged'}/{row.shape[0]}"
+        elif trace.query:
+            row = self._encoder.encode([trace.query])[0]
+            version = self._encoder.name
+        else:
+            return None, "no_query"
+        if not np.isfinite(row).all():
+            return None, "not_finite"
+        if not row.any():
+            return None, "zero_vector"
+        return row, version
+
+    def _push(self, watched: _Watched, unit: npt.NDArray[np.float32]) -> None:
+        try:
+            watched.detector.push(unit)
+        except UnusableVectors as error:
+            self._metrics.drift_skipped.labels(error.reason).inc(len(unit))
+
+    def _of(self, version: str) -> _Watched:
+        if version not in self._watched:
+            with self._lock:
+                while len(self._watched) >= _MAX_ENCODERS:
+                    self._watched.pop(next(iter(self._watched)))
+                self._watched[version] = _Watched(UnitTracker(self._units), QueryDriftDetector(self._drift))
+        return self._watched[version]
+
+    def _describe(self, version: str, watched: _Watched) -> DriftStatus:
+        verdict, detector = watched.verdict, watched.detector
+        collected = detector.settings.reference_size - detector.reference_missing
+        return DriftStatus(
+            detector=f"query_drift/{version}",
+            statistic=None if verdict is None else verdict.statistic,
+            p_value=None if verdict is None else verdict.p_value,
+            evidence=None if verdict is None else verdict.evidence,
+            threshold=math.log10(detector.settings.run_length) if verdict is None else verdict.threshold,
+            reference_size=collected if verdict is None else verdict.reference_size,
+            current_size=0 if verdict is None else verdict.current_size,
+            alarm=verdict is not None and verdict.alarm,
+            history=tuple(watched.history),
+        )
+
+    def _publish(self, version: str, verdict: DriftVerdict | None) -> None:
+        if verdict is None:
+            return
+        labels = ("mmd", version)
+        self._metrics.drift_p_value.labels(*labels).set(verdict.p_value)
+        self._metrics.drift_statistic.labels(*labels).set(verdict.statistic)
+        self._metrics.drift_evidence.labels(*labels).set(verdict.evidence)
+        self._metrics.drift_rows.labels(*labels, "reference").set(verdict.reference_size)
+        self._metrics.drift_rows.labels(*labels, "current").set(verdict.current_size)
+
+    def _signal(self, verdict: DriftVerdict | None) -> None:
+        alarm = math.nan if verdict is None else float(verdict.alarm)
+        evidence = 0.0 if verdict is None else float(verdict.current_size)
+        self._metrics.publish(
+            QUERY_DRIFT,
+            ALL,
+            "mmd",
+            {
+                "estimate": alarm,
+                "lower_bound": alarm,
+                "upper_bound": alarm,
+                "evidence": evidence,
+                "effective_evidence": evidence,
+            },
+        )

@@ -1,0 +1,86 @@
+"""What was judged becomes what is known: the store, the rates, the drift windows, the change markers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alerts.signals import QUERY_DRIFT
+from monitor.drift import DriftWatch
+from monitor.markers import ChangeWatch
+from monitor.metrics import Metrics
+from monitor.rates import RateBoard
+from monitor.scoring import Judgement
+from monitor.store import ClosedRequest, Store, StoredFinding
+
+_DRIFT_STATE = "query_drift/"
+
+
+class Observer:
+    """Owned by the judging thread; `reason` and `not_scored` are asked by the watch too."""
+
+    def __init__(
+        self, store: Store, rates: RateBoard, drift: DriftWatch, changes: ChangeWatch, metrics: Metrics
+    ) -> None:
+        self._store = store
+        self._rates = rates
+        self._drift = drift
+        self._changes = changes
+        self._metrics = metrics
+
+    def restore(self, now: float, window_s: float) -> int:
+        """Take up what an earlier process left: findings into their windows, windows and references of drift."""
+        count = 0
+        for stored in self._store.findings(since=now - window_s):
+            self._rates.put(stored.finding, stored.scorer, stored.at)
+            count += 1
+        for name in self._store.state_names(_DRIFT_STATE):
+            self._drift.restore({name.removeprefix(_DRIFT_STATE): self._store.load_state(name)})
+        return count
+
+    def observe(self, judged: Sequence[Judgement], now: float) -> None:
+        """Store first, in one transaction: only what is stored may release its message."""
+        findings = [
+            StoredFinding(finding=finding, scorer=scorer, at=now)
+            for judgement in judged
+            for scorer, finding in judgement.findings
+        ]
+        closed = [ClosedRequest(judgement.trace.id, judgement.trace.revision) for judgement in judged]
+        self._store.record(closed, findings, at=now)
+        for stored in findings:
+            self._rates.put(stored.finding, stored.scorer, now)
+        for judgement in judged:
+            self._see(judgement, now)
+
+    def tick(self, now: float) -> None:
+        """Let time pass: windows slide, units close, gauges move."""
+        self._drift.tick(now)
+        self._rates.publish(now)
+        self._metrics.heartbeat.set(now)
+
+    def save(self, now: float) -> None:
+        """Keep what cannot be rebuilt from findings: windows, references and their sequential evidence."""
+        for version, state in self._drift.states().items():
+            self._store.save_state(_DRIFT_STATE + version, state, now)
+
+    def reason(self, signal: str, slice_name: str) -> str:
+        """What an alert on this signal should say first."""
+        if signal == QUERY_DRIFT.name:
+            return self._drift.reason()
+        return self._rates.reason(signal, slice_name)
+
+    def not_scored(self, signal: str, slice_name: str) -> dict[str, int]:
+        """Units in the window that do not enter the rate, by outcome."""
+        return self._rates.not_scored(signal, slice_name)
+
+    def _see(self, judgement: Judgement, now: float) -> None:
+        trace = judgement.trace
+        for flag in trace.flags:
+            for instrumentation in trace.instrumentation or ("",):
+                self._metrics.flags.labels(flag, instrumentation).inc()
+        if trace.revision > 0:  # counted when it first closed
+            return
+        if trace.duration_s is not None:
+            self._metrics.request_seconds.labels(trace.slices.get("service", "")).observe(trace.duration_s)
+        self._drift.put(trace, now)
+        for marker in self._changes.put(trace, now):
+            self._store.add_marker(marker)
