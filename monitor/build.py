@@ -1,0 +1,186 @@
+"""The composition root: what is made of a configuration. The only place that knows every part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import time
+
+from alerts.delivery import Dispatcher
+from alerts.settings import sinks_of
+from collectors.assembly import Assembler
+from collectors.dead_letter import FileDeadLetters
+from collectors.kafka import KafkaCollector
+from collectors.normalise import Normaliser
+from collectors.otlp_grpc import OtlpGrpcReceiver
+from collectors.otlp_http import OtlpHttpReceiver
+from detectors.embedding import HashedNgramEncoder
+from detectors.faithfulness import FaithfulnessCheck, FaithfulnessScorer
+from detectors.filter_exclusion import FilterExclusionCheck
+from detectors.lexical import LexicalScorer
+from detectors.operations import CostCheck, LatencyCheck, RegenerationCheck
+from monitor.announcing import Announcer, MeteredDelivery
+from monitor.config import Config
+from monitor.drift import DriftWatch
+from monitor.knowledge import JsonlCatalogue, JsonlGoldenSet
+from monitor.markers import ChangeWatch
+from monitor.metrics import Clock, MeteredCollectors, Metrics
+from monitor.observing import Observer
+from monitor.overview import RELEASE, Overview
+from monitor.pipeline import Intake, Judging
+from monitor.rates import RateBoard
+from monitor.replaying import Replay
+from monitor.sampling import Sampler
+from monitor.scoring import Judge, Scorer
+from monitor.service import Component, Health, Sidecar, SpanQueue, StoreKeeper, judging_stage, watch_stage
+from monitor.store import Store
+from monitor.watching import Watch
+from monitor.web.app import create_app
+from monitor.web.server import WebServer
+
+
+_SAVE_S = 30.0
+"""How often drift windows are stored while running: what a kill may cost is that much of the current window."""
+
+
+@dataclass(slots=True, frozen=True)
+class Core:
+    """What a service and a replay share: one trace's way, without threads."""
+
+    metrics: Metrics
+    store: Store
+    intake: Intake
+    judging: Judging
+    observer: Observer
+    drift: DriftWatch
+    watch: Watch
+    scorers: dict[str, str]
+
+
+def build_core(config: Config, store: Store, dispatcher: Dispatcher | None, metrics: Metrics, now: float) -> Core:
+    """Everything from spans to guardrails; takes up what the store holds from an earlier process."""
+    judges = build_judges(config)
+    scorers = {judge.check.name: judge.check.scorer for judge in judges}
+    rates = RateBoard(config.rates, config.control_band, scorers, metrics)
+    drift = DriftWatch(config.units, config.query_drift, HashedNgramEncoder(), metrics)
+    observer = Observer(store, rates, drift, ChangeWatch(store.markers(1000)), metrics)
+    observer.restore(now, config.rates.window_s)
+    watch = Watch(
+        config.guardrails,
+        metrics,
+        store,
+        observer.reason,
+        Announcer(dispatcher, store, config.alerting.service, config.alerting.external_labels),
+        stale_s=config.watch.stale_s,
+        history_points=config.watch.history_points,
+    )
+    return Core(
+        metrics=metrics,
+        store=store,
+        intake=Intake(Assembler(config.assembly), Normaliser(config.normalise), metrics),
+        judging=Judging(
+            Scorer(judges, Sampler(config.sampling), metrics),
+            observer,
+            store,
+            metrics,
+            retention_s=config.store.retention_days * 86_400.0,
+        ),
+        observer=observer,
+        drift=drift,
+        watch=watch,
+        scorers=scorers,
+    )
+
+
+def build_judges(config: Config) -> list[Judge]:
+    """The checks that the configuration can feed; filter exclusion needs a catalogue and known answers."""
+    judges = [
+        Judge(LatencyCheck(config.operations.latency_objective_s), sampled=False),
+        Judge(CostCheck(config.operations.prices), sampled=False),
+        Judge(RegenerationCheck(), sampled=False),
+        Judge(FaithfulnessCheck(build_scorer(config))),
+    ]
+    if config.knowledge.catalogue is not None:
+        golden = JsonlGoldenSet({}, {}) if config.knowledge.golden is None else JsonlGoldenSet.read(config.knowledge.golden)
+        catalogue = JsonlCatalogue.read(config.knowledge.catalogue)
+        judges.append(Judge(FilterExclusionCheck(catalogue, golden)))
+    return judges
+
+
+def build_scorer(config: Config) -> FaithfulnessScorer:
+    """The scorer that the configuration names; never another one in its place."""
+    if config.faithfulness.scorer == "lexical":
+        return LexicalScorer(config.faithfulness.lexical)
+    from detectors.hhem import HhemScorer  # torch and transformers are an extra
+
+    return HhemScorer.load(config.faithfulness.hhem)
+
+
+def build_replay(config: Config) -> tuple[Core, Replay]:
+    """A replay over a store of its own, so that it never mixes with what a service has seen; nobody is paged."""
+    core = build_core(config, Store.open(":memory:"), None, Metrics(), now=0.0)
+    return core, Replay(core.intake, core.judging, core.watch, step_s=config.watch.evaluation_s)
+
+
+def build_sidecar(config: Config, clock: Clock = time) -> Sidecar:
+    """A sidecar, not yet started. Raises the typed errors of configuration, store and knowledge."""
+    store = Store.open(config.store.path)
+    metrics = Metrics()
+    metrics.build.labels(RELEASE).set(1)
+    health = Health()
+    dispatcher = build_dispatcher(config, metrics, clock)
+    core = build_core(config, store, dispatcher, metrics, clock())
+    judging = judging_stage(
+        core.judging,
+        health,
+        clock,
+        capacity=config.queues.traces,
+        tick_s=config.watch.tick_s,
+        save_s=_SAVE_S,
+    )
+    queue = SpanQueue(
+        core.intake, judging, health, metrics, clock, capacity=config.queues.batches, tick_s=config.watch.tick_s
+    )
+    overview = Overview(
+        core.watch, core.observer, core.drift, store, metrics, core.scorers, clock, lambda: health.problem
+    )
+    components: list[tuple[str, Component]] = [
+        ("store", StoreKeeper(store)),
+        ("web", WebServer(config.web, create_app(overview.status, metrics.registry))),
+        ("dispatcher", dispatcher),
+        ("watch", watch_stage(core.watch, health, clock, config.watch.evaluation_s)),
+        ("judging", judging),
+        ("intake", queue),
+        *build_collectors(config, queue, metrics, health),
+    ]
+    return Sidecar(components, health, overview)
+
+
+def build_dispatcher(config: Config, metrics: Metrics, clock: Clock) -> Dispatcher:
+    """The way to every configured sink; to none in mode `prometheus`, where the rules page."""
+    alerting = config.alerting
+    return Dispatcher(
+        sinks_of(alerting),
+        MeteredDelivery(metrics),
+        capacity=alerting.capacity,
+        retry_first_s=alerting.retry_first_s,
+        retry_most_s=alerting.retry_most_s,
+        clock=clock,
+    )
+
+
+def build_collectors(
+    config: Config, queue: SpanQueue, metrics: Metrics, health: Health
+) -> list[tuple[str, Component]]:
+    """The sources that are switched on."""
+    events = MeteredCollectors(metrics)
+    found: list[tuple[str, Component]] = [
+        ("otlp_grpc", OtlpGrpcReceiver(config.collectors.otlp_grpc, queue, events)),
+        ("otlp_http", OtlpHttpReceiver(config.collectors.otlp_http, queue, events)),
+    ]
+    if config.collectors.kafka is not None:
+        letters = FileDeadLetters(config.dead_letters)
+        kafka = KafkaCollector(
+            config.collectors.kafka, queue, letters, events, on_failure=lambda error: health.fail("kafka", error)
+        )
+        found.append(("kafka", kafka))
+    return found
