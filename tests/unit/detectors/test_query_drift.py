@@ -1,0 +1,238 @@
+"""The query drift detector: its reference, its units, and its promise about false alarms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from pydantic import ValidationError
+
+from detectors.embedding import HashedNgramEncoder
+from detectors.mmd import TooFewRows, WrongDimension, permutation_test
+from detectors.query_drift import QueryDriftDetector, QueryDriftSettings
+
+Rows = npt.NDArray[Any]
+
+SMALL = QueryDriftSettings(reference_size=150, window_size=40, permutations=1000, run_length=1000.0)
+
+
+def topics(seed: int, count: int) -> Rows:
+    """Centres of topics on the sphere, shape (count, 24)."""
+    centres = np.random.default_rng(seed).normal(size=(count, 24))
+    return centres / np.linalg.norm(centres, axis=1, keepdims=True)
+
+
+def queries(rng: np.random.Generator, centres: Rows, count: int, noise: float = 0.12) -> Rows:
+    """Queries about random ones of these topics: unit vectors, shape (count, 24)."""
+    drawn = centres[rng.integers(len(centres), size=count)] + rng.normal(0.0, noise, size=(count, 24))
+    return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+
+def sessions(
+    rng: np.random.Generator, centres: Rows, count: int, mean_length: float, noise: float = 0.12
+) -> list[Rows]:
+    """Sessions that each ask about one topic, of geometric length."""
+    lengths = rng.geometric(1.0 / mean_length, size=count)
+    return [queries(rng, centres[[rng.integers(len(centres))]], length, noise) for length in lengths]
+
+
+def windows_until_alarm(detector: QueryDriftDetector, stream: Rows) -> int | None:
+    for pushed, row in enumerate(stream, start=1):
+        detector.push(row[None])
+        verdict = detector.test() if pushed % detector.settings.window_size == 0 else None
+        if verdict is not None and verdict.alarm:
+            return pushed // detector.settings.window_size
+    return None
+
+
+def test_the_first_units_become_the_reference() -> None:
+    rng = np.random.default_rng(0)
+    rows = queries(rng, topics(0, 8), 190)
+    collected, fitted = QueryDriftDetector(SMALL), QueryDriftDetector(SMALL)
+    fitted.fit(rows[:150])
+    assert collected.dimensions is None
+    for count, row in enumerate(rows, start=1):
+        collected.push(row[None])
+        assert collected.reference_missing == max(150 - count, 0)
+        assert collected.dimensions == 24
+    for row in rows[150:]:
+        fitted.push(row[None])
+    verdict = collected.test()
+    assert verdict is not None
+    assert verdict == fitted.test()
+    assert (verdict.detector, verdict.reference_size, verdict.current_size) == ("query_mmd", 150, 40)
+
+
+def test_a_half_collected_reference_survives_a_restart() -> None:
+    rows = queries(np.random.default_rng(0), topics(0, 8), 190)
+    detector = QueryDriftDetector(SMALL)
+    for row in rows[:70]:
+        detector.push(row[None])
+    restored = QueryDriftDetector.from_state(detector.state())
+    assert restored.reference_missing == 80
+    for row in rows[70:]:
+        detector.push(row[None])
+        restored.push(row[None])
+    assert restored.test() == detector.test() is not None
+
+
+def test_the_first_vector_fixes_the_dimension() -> None:
+    detector = QueryDriftDetector(SMALL)
+    detector.push(np.ones((1, 24)))
+    with pytest.raises(WrongDimension):
+        detector.push(np.ones((1, 25)))
+    assert detector.reference_missing == 149
+
+
+def test_a_reference_below_a_window_is_refused() -> None:
+    with pytest.raises(TooFewRows):
+        QueryDriftDetector(SMALL).fit(np.ones((39, 4)))
+    with pytest.raises(ValidationError, match="reference_size"):
+        QueryDriftSettings(reference_size=30, window_size=40)
+
+
+def test_the_alarm_moves_only_when_a_window_is_wholly_new() -> None:
+    rng = np.random.default_rng(1)
+    detector = QueryDriftDetector(SMALL)
+    detector.fit(queries(rng, topics(0, 8), 150))
+    evidence = []
+    for row in queries(rng, topics(99, 1), 120):
+        detector.push(row[None])
+        verdict = detector.test()
+        evidence.append(0.0 if verdict is None else verdict.evidence)
+    changes = [at + 1 for at in range(1, 120) if evidence[at] != evidence[at - 1]]
+    assert changes == [40, 80, 120]
+
+
+def test_a_unit_is_the_mean_of_its_rows_as_long_as_they_are() -> None:
+    detector = QueryDriftDetector(QueryDriftSettings(reference_size=3, window_size=2))
+    unit = np.array([[2.0, 0.0], [0.0, 2.0]], dtype=np.float32)
+    detector.push(unit)
+    detector.push(unit[:1])
+    kept = np.asarray(detector.state()["units"])
+    assert kept[0] == pytest.approx([np.sqrt(2.0), np.sqrt(2.0)])
+    assert (kept[1] == unit[0]).all()
+
+
+def test_rows_that_cancel_out_are_not_blown_up() -> None:
+    detector = QueryDriftDetector(QueryDriftSettings(reference_size=3, window_size=2))
+    row = np.random.default_rng(0).normal(size=(1, 8)).astype(np.float32)
+    detector.push(np.concatenate([row, -row]))
+    assert np.linalg.norm(np.asarray(detector.state()["units"])) < 1e-6
+
+
+def test_the_level_holds_on_sessions_where_single_rows_fail() -> None:
+    """Unshifted sessions of mean length 3: units reject at 5 %, permuted rows at several times that."""
+    runs, by_unit, by_row = 120, 0, 0
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        centres = topics(seed, 30)
+        before, now = sessions(rng, centres, 80, 3.0), sessions(rng, centres, 40, 3.0)
+        detector = QueryDriftDetector(
+            QueryDriftSettings(reference_size=80, window_size=40, permutations=199, seed=seed)
+        )
+        for unit in before + now:
+            detector.push(unit)
+        verdict = detector.test()
+        assert verdict is not None
+        by_unit += verdict.p_value <= 0.05
+        rows = permutation_test(np.concatenate(before), np.concatenate(now), permutations=199, seed=seed)
+        by_row += rows.p_value <= 0.05
+    assert 1 <= by_unit <= 14, "binomial(120, .05) with probability .996"
+    assert by_row > 60
+
+
+def test_longer_sessions_about_the_same_things_are_hardly_drift() -> None:
+    """From 1.2 to 3 queries a session: plain means become shorter, and that alone would be called drift."""
+    runs, rescaled, plain = 40, 0, 0
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        centres = topics(seed, 30)
+        units = sessions(rng, centres, 150, 1.2, noise=0.3)
+        units += sessions(rng, centres, 60, 3.0, noise=0.3)
+        detector = QueryDriftDetector(
+            QueryDriftSettings(reference_size=150, window_size=60, permutations=199, seed=seed)
+        )
+        for unit in units:
+            detector.push(unit)
+        verdict = detector.test()
+        assert verdict is not None
+        rescaled += verdict.p_value <= 0.05
+        means = np.stack([unit.mean(axis=0) for unit in units])
+        plain += permutation_test(means[:150], means[150:], permutations=199, seed=seed).p_value <= 0.05
+    assert rescaled <= 0.2 * runs
+    assert plain >= 0.5 * runs
+
+
+def test_a_novel_topic_of_60_percent_alarms_within_three_windows() -> None:
+    delays = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        known, novel = topics(seed, 20), topics(seed + 1000, 1)
+        detector = QueryDriftDetector(SMALL.model_copy(update={"seed": seed}))
+        detector.fit(queries(rng, known, 150))
+        is_novel = rng.random(160) < 0.6
+        stream = np.where(is_novel[:, None], queries(rng, novel, 160), queries(rng, known, 160))
+        delays.append(windows_until_alarm(detector, stream))
+    assert delays.count(3) >= 28, delays
+    assert None not in delays
+
+
+def test_unshifted_streams_keep_quiet() -> None:
+    """40 streams of 20 windows are 800 tests: at a budget of one in 1,000 more than 4 alarms are unlikely."""
+    alarms, raw = 0, 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        known = topics(seed, 20)
+        detector = QueryDriftDetector(SMALL.model_copy(update={"seed": seed, "permutations": 299}))
+        detector.fit(queries(rng, known, 150))
+        alarmed = low = False
+        for pushed, row in enumerate(queries(rng, known, 800), start=1):
+            detector.push(row[None])
+            if pushed % 40 == 0:
+                verdict = detector.test()
+                assert verdict is not None
+                alarmed |= verdict.alarm
+                low |= verdict.p_value <= 0.05
+        alarms += alarmed
+        raw += low
+    assert alarms <= 4
+    assert raw > 13, "raw p-values would have alarmed on most streams"
+
+
+@pytest.mark.part("shared")
+def test_real_queries_about_a_new_intent_are_found_and_others_are_not(shared: Path) -> None:
+    """CLINC150 with the built-in encoder: 60 % about one intent that the reference does not hold."""
+    lines = (shared / "data" / "clinc150_queries.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [row for row in map(json.loads, lines) if row["intent"] != "oos" and row["split"] == "train"]
+    vectors = HashedNgramEncoder().encode([row["query"] for row in rows])
+    intents = np.array([row["intent"] for row in rows])
+    names = np.unique(intents)
+    delays, false_alarms = [], 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        novel = intents == rng.choice(names)
+        known = rng.permutation(np.flatnonzero(~novel))
+        detector = QueryDriftDetector(SMALL.model_copy(update={"seed": seed}))
+        detector.fit(vectors[known[:150]])
+        calm, later = vectors[known[150:550]], vectors[known[550:710]]
+        false_alarms += windows_until_alarm(detector, calm) is not None
+        stream = np.where(
+            (rng.random(160) < 0.6)[:, None], vectors[rng.choice(np.flatnonzero(novel), 160)], later
+        )
+        delays.append(windows_until_alarm(detector, stream))
+    assert false_alarms == 0
+    assert sum(delay is not None and delay <= 3 for delay in delays) >= 11, delays
+
+
+def test_a_state_of_another_version_or_a_part_of_one_is_refused() -> None:
+    state = dict(QueryDriftDetector(SMALL).state())
+    with pytest.raises(ValueError, match="version"):
+        QueryDriftDetector.from_state({**state, "version": 99})
+    del state["quiet"]
+    with pytest.raises(ValueError, match="quiet"):
+        QueryDriftDetector.from_state(state)
