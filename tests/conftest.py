@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,15 @@ _SKIPPED = re.compile(r"part missing: (\w+)")
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("part"):
         _require(*marker.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    missing = _SKIPPED.search(str(report.longrepr)) if report.skipped else None
+    if missing and os.environ.get("GROUNDWATCH_REQUIRE_PARTS") == "1":
+        report.outcome, report.longrepr = "failed", missing[0]
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -48,7 +57,4 @@ def _require(name: str) -> Path:
     found = (SHARED if SHARED.is_dir() else None) if name == "shared" else find(name)
     if found is not None:
         return found
-    reason = f"part missing: {name}"
-    if os.environ.get("GROUNDWATCH_REQUIRE_PARTS") == "1":
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    pytest.skip(f"part missing: {name}")
