@@ -67,6 +67,12 @@ class StoreSettings(BaseModel):
         allow_inf_nan=False,
         description="Days for which findings, their evidence and closed requests are kept, then erased.",
     )
+    save_s: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds between saves of drift windows and alert states.",
+    )
 
 
 class Store:
