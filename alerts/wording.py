@@ -5,7 +5,7 @@ from __future__ import annotations
 from alerts.guardrail import GuardrailState, Page, Transition
 from alerts.plain import plain_reason, plain_slice
 from alerts.signals import ALL, BY_NAME, Kind, Reading
-from alerts.spec import Direction, GuardrailSpec
+from alerts.spec import GuardrailSpec
 
 
 def summary(transition: Transition, page: Page, *, ended: bool) -> str:
@@ -15,10 +15,8 @@ def summary(transition: Transition, page: Page, *, ended: bool) -> str:
         text = _evidence_is_back(transition) if ended else _no_evidence(transition)
     elif transition.after is GuardrailState.NO_DATA:
         text = "its evidence ended while it was firing; this is no repair"
-    elif transition.judged is None:
-        text = "fires; no reading has been judged since the restart"
     else:
-        text = _breach_text(spec, transition.judged, ended=ended)
+        text = _breach_text(spec, transition.judged or transition.reading, ended=ended)
     where = "" if transition.slice == ALL else f" [{plain_slice(transition.slice)}]"
     return f"{spec.name}{where}: {text}"
 
@@ -56,8 +54,7 @@ def objective(spec: GuardrailSpec, reading: Reading | None) -> str:
     """What should hold; empty for alarms and for a band that is not known yet."""
     if spec.objective is not None:
         return f"at most {amount(spec, spec.objective)}"
-    band = spec.direction is Direction.BAND and reading is not None
-    if band and reading is not None and reading.low is not None and reading.high is not None:
+    if reading is not None and reading.low is not None and reading.high is not None:
         return f"between {amount(spec, reading.low)} and {amount(spec, reading.high)}"
     return ""
 
@@ -85,7 +82,7 @@ def _no_evidence(transition: Transition) -> str:
 
 
 def _evidence_is_back(transition: Transition) -> str:
-    if transition.spec.kind is not Kind.ALARM and transition.reading.estimate is None:
+    if transition.reading.estimate is None:
         return "there is evidence again, not yet judged"
     return f"there is evidence again: {describe(transition.spec, transition.reading)}"
 
@@ -98,6 +95,6 @@ def _interval(spec: GuardrailSpec, reading: Reading) -> str:
 
 
 def _number(spec: GuardrailSpec, number: float | None) -> str:
-    if number is None:
+    if number is None:  # a reading without an interval is never judged, but may still be shown
         return "?"
     return f"{number * 100:.1f}" if spec.kind is Kind.RATE else f"{number:.3g}"

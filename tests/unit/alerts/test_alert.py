@@ -19,6 +19,7 @@ FILTER = DEFAULT_GUARDRAILS[2].model_copy(
 )
 COST = DEFAULT_GUARDRAILS[4].model_copy(update={"hold_s": 0, "clear_s": 0})
 BAND = DEFAULT_GUARDRAILS[3].model_copy(update={"hold_s": 0, "clear_s": 0})
+DRIFT = DEFAULT_GUARDRAILS[5]
 BAD = Reading(FILTER.signal, ALL, 0.041, 0.029, 0.058, 412, 412.0, reason="locale = en-US")
 GOOD = replace(BAD, estimate=0.01, lower=0.004, upper=0.02, reason="")
 
@@ -104,6 +105,32 @@ def test_money_and_bands_are_told_in_their_own_units() -> None:
     (alert,) = told(Guardrail(BAND), (0.0, falls))
     assert "at most 2.0 % (1.0 %" in alert.annotations["summary"]
     assert alert.annotations["objective"] == "between 5.0 % and 12.0 %"
+
+
+def test_a_drift_alarm_says_what_moved_and_when_it_is_calm_again() -> None:
+    alarm, calm = (Reading(DRIFT.signal, ALL, value, evidence=500) for value in (1.0, 0.0))
+    fired, resolved = told(
+        Guardrail(DRIFT), (0.0, replace(alarm, reason="intent = billing")), (300.0, calm), (600.0, calm)
+    )
+    assert fired.annotations["summary"] == (
+        "query_drift: the queries' embeddings have left their reference window; intent = billing"
+    )
+    assert "objective" not in fired.annotations
+    assert resolved.annotations["summary"] == "query_drift: holds again: the detector sees no change"
+
+
+def test_the_end_of_silence_is_told_for_alarms_and_for_bands_that_are_not_known_yet() -> None:
+    for spec in (DRIFT, BAND):
+        nothing = Reading(spec.signal, ALL)
+        returns = Reading(spec.signal, ALL, 0.0, 0.0, 0.1, 50, 50.0)
+        silent, back = told(Guardrail(spec), (0.0, nothing), (3600.0, nothing), (3700.0, returns))
+        assert silent.annotations["summary"] == f"{spec.name}: no evidence for 3600 s"
+        assert back.identity == silent.identity
+        assert "there is evidence again: " in back.annotations["summary"]
+    filling = Reading(DRIFT.signal, ALL, None, evidence=20)
+    nothing = Reading(DRIFT.signal, ALL)
+    _, back = told(Guardrail(DRIFT), (0.0, nothing), (3600.0, nothing), (3700.0, filling))
+    assert back.annotations["summary"] == "query_drift: there is evidence again, not yet judged"
 
 
 def test_a_standing_alert_keeps_its_identity_and_renews_its_numbers() -> None:
