@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from functools import reduce
 
 from collectors.conventions import Field, FoundDocument, SpanKind, openinference_io
 from collectors.predicate import Predicate, split
@@ -14,6 +14,8 @@ from collectors.trace import AppliedFilter, Document, Flag, IdSource, Reranking,
 
 _RERANK_SCORE = "relevance_score"
 """Where LangChain's compressors put the reranker's score."""
+_SHARED = ("query", "filter")
+"""What spans of one nested retrieval may say for each other."""
 
 
 class DocumentReader:
@@ -43,7 +45,8 @@ class DocumentReader:
             inner = [self._retrieval(span) for span in self._view.nearest_below(outer, SpanKind.RETRIEVER)]
             inner = [one for one in inner if one.documents is not None]
             if found.documents is not None and all(_ids(one) == _ids(found) for one in inner):
-                inner = []
+                retrievals.append(reduce(_inherit, inner, found))
+                continue
             if not inner:
                 retrievals.append(found)
                 continue
@@ -161,12 +164,14 @@ def _known(documents: Iterable[Document] | None) -> tuple[str, ...] | None:
     return None if ids is None or None in ids else ids  # type: ignore[return-value]
 
 
-def _inherit(inner: Retrieval, outer: Retrieval) -> Retrieval:
-    """What only the outer span of a nested retrieval says."""
-    missing: dict[str, Any] = {
-        name: getattr(outer, name) for name in ("query", "filter") if getattr(inner, name) is None
+def _inherit(one: Retrieval, other: Retrieval) -> Retrieval:
+    """With what only the other span of a nested retrieval says."""
+    missing = {
+        name: said
+        for name in _SHARED
+        if getattr(one, name) is None and (said := getattr(other, name)) is not None
     }
-    return inner.model_copy(update=missing) if missing else inner
+    return one.model_copy(update=missing) if missing else one
 
 
 def _merged(found: FoundDocument, raw: FoundDocument) -> FoundDocument:

@@ -158,8 +158,8 @@ class RagTrace(_Frozen):
     """One request to a RAG service, as far as its spans told of it.
 
     `id` is `trace_id:anchor_span_id`. Times are Unix nanoseconds of the service's clock, durations seconds, costs US
-    dollars. `sources` maps a field's name to the convention and attribute that gave it, e.g.
-    `"query": "openinference input.value"`.
+    dollars. `sources` maps a field's path to the convention and attribute that gave it, e.g.
+    `"query": "openinference input.value"`, `"slices.tenant": "rag rag.tenant.id"`.
     """
 
     id: str
@@ -168,7 +168,9 @@ class RagTrace(_Frozen):
     start_time_ns: int
     duration_s: float | None = None
     query: str | None = None
+    """As asked."""
     rewritten_queries: tuple[str, ...] = ()
+    """What was searched for instead, each once."""
     query_embedding: tuple[float, ...] | None = None
     retrievals: tuple[Retrieval, ...] = ()
     reranked: Reranking | None = None
@@ -182,6 +184,7 @@ class RagTrace(_Frozen):
     error: TraceError | None = None
     stage_durations_s: Mapping[str, float] = Field(default_factory=dict)
     time_to_first_token_s: float | None = None
+    """From the start of the request, as its user waited."""
     tokens: Tokens = Tokens()
     cost_usd: float | None = None
     cache_hits: Mapping[str, bool] = Field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -139,12 +140,25 @@ def structured(raw: AttributeValue, flags: set[Flag]) -> Any:
     return value
 
 
+_DECODER = json.JSONDecoder(parse_constant=lambda name: None)
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+
+
 def parse_json(raw: str) -> Any:
-    """What the text says as JSON, None where it is not JSON."""
+    """What the text says as JSON, None where it is not JSON. NaN and infinities become None, and halves of surrogate
+    pairs, which JSON can spell and UTF-8 cannot, the replacement character.
+
+    >>> parse_json(r'{"a": NaN, "b": "\\ud800!", "c": "\\ud83d\\ude00"}')
+    {'a': None, 'b': '�!', 'c': '😀'}
+    """
     try:
-        return json.loads(raw)
+        value = _DECODER.decode(raw)
+        if _HALF_PAIR.search(raw):
+            spelt = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
+            value = json.loads(spelt.decode("utf-16-le", "replace"))
     except (ValueError, RecursionError):
         return None
+    return value
 
 
 def as_json_text(raw: AttributeValue) -> str:
