@@ -10,15 +10,15 @@ from collectors.open_trace import Assembled
 from collectors.span import Span
 from collectors.trace import Flag
 
-_WHOLE_REQUEST = (
+_INDEXED = (
     Field.QUERY, Field.ANSWER, Field.REFUSED, Field.QUERY_EMBEDDING, Field.CONTEXT, Field.CONTEXT_IDS,
-    Field.CITATIONS, Field.GOLD_IDS, Field.CACHE_HIT, Field.PROMPT_VERSION,
-    Field.INDEX_VERSION, Field.ENCODER_VERSION, Field.SESSION, Field.USER, Field.TENANT, Field.LOCALE, Field.INTENT,
-    Field.METADATA,
+    Field.CITATIONS, Field.GOLD_IDS, Field.CACHE_HIT, Field.PROMPT_VERSION, Field.INDEX_VERSION,
+    Field.ENCODER_VERSION, Field.SESSION, Field.USER, Field.TENANT, Field.LOCALE, Field.INTENT, Field.METADATA,
+    Field.INPUT_TOKENS, Field.OUTPUT_TOKENS, Field.COST,
 )  # fmt: skip
-"""Fields that mean the whole request, whichever of its spans carries them; none of them has a spread rule."""
+"""Fields that are looked for in all spans of a request at once; none of them has a spread rule."""
 
-_WANTED = frozenset(rule.attribute for field in _WHOLE_REQUEST for _, rule in RULES[field])
+_WANTED = frozenset(rule.attribute for field in _INDEXED for _, rule in RULES[field])
 
 
 class RequestView:
@@ -35,6 +35,9 @@ class RequestView:
         self.sources: dict[str, str] = {}
         self.by_id = {span.span_id: span for span in own}
         self.kinds = {span.span_id: kind_of(span) for span in own}
+        self._by_kind: dict[SpanKind | None, list[Span]] = {}
+        for span in own:
+            self._by_kind.setdefault(self.kinds[span.span_id], []).append(span)
         self.anchor = self.by_id.get(assembled.anchor_span_id)
         self._children: dict[str, list[Span]] = {}
         for span in own:
@@ -60,14 +63,14 @@ class RequestView:
 
     def of_kind(self, kind: SpanKind) -> list[Span]:
         """All spans of a kind by start time."""
-        found = [span for span in self.spans if self.kinds[span.span_id] is kind]
-        return sorted(found, key=lambda span: span.start_ns)
+        return self._by_kind.get(kind, [])
 
     def outermost(self, kind: SpanKind) -> list[Span]:
         """Spans of a kind that stand in no other of that kind: one step told at several depths counts once."""
-        return [
-            span for span in self.of_kind(kind) if not any(self.kind(up) is kind for up in self.above(span))
-        ]
+        found = self.of_kind(kind)
+        if len(found) < 2:
+            return found
+        return [span for span in found if not any(self.kind(up) is kind for up in self.above(span))]
 
     def nearest_below(self, span: Span, kind: SpanKind) -> list[Span]:
         """The topmost spans of a kind under this one."""
@@ -113,16 +116,19 @@ class RequestView:
     def topmost_values(self, field: Field, kinds: Collection[SpanKind | None], into: str) -> list[Any]:
         """Values of spans of these kinds, without those that stand below one that gave a value: a parent's count
         already holds its children's."""
-        found: list[Any] = []
-        waiting = list(self.tops)
-        while waiting:
-            span = waiting.pop()
-            value = self.read(field, span, into) if self.kind(span) in kinds else None
-            if value is None:
-                waiting.extend(self._children.get(span.span_id, ()))
-            else:
-                found.append(value)
-        return found
+        carriers = {
+            span.span_id: span
+            for _, rule in RULES[field]
+            for span in self._carriers.get(rule.attribute, ())
+            if self.kind(span) in kinds
+        }
+        values = {name: self.read(field, span, into) for name, span in carriers.items()}
+        giving = {name for name, value in values.items() if value is not None}
+        return [
+            values[name]
+            for name in sorted(giving)
+            if giving.isdisjoint(up.span_id for up in self.above(carriers[name]))
+        ]
 
     def feedback_spans(self) -> list[Span]:
         """Every span that carries a person's verdict."""
