@@ -227,7 +227,8 @@ def _expectation(act: Act, played: ActReport, alerts: Sequence[Sighting], grace_
 def _problems(
     expectations: Sequence[Expectation], alerts: Sequence[Sighting], unhealthy: str, missing_acts: int
 ) -> tuple[str, ...]:
-    problems = [
+    problems = [f"the sidecar was unhealthy: {unhealthy}"] if unhealthy else []
+    problems += [
         f"{e.guardrail} in {e.act}: {e.verdict.replace('_', ' ')}"
         for e in expectations
         if e.verdict is not Verdict.MET
@@ -244,6 +245,4 @@ def _problems(
     ]
     if missing_acts:
         problems.append(f"{missing_acts} of the acts were never played")
-    if unhealthy:
-        problems.append(f"the sidecar was unhealthy: {unhealthy}")
     return tuple(problems)

@@ -118,7 +118,8 @@ def _play(schedule: Schedule, sidecar: Sidecar, view: View, seed: int, report_pa
 def _watch(
     schedule: Schedule, sidecar: Sidecar, service: ServiceProcess, watcher: Watcher, view: View
 ) -> None:
-    """Look until the service is done, and a little longer where an alert is still open."""
+    """Look until the service is done, and a little longer where an alert is still open; no further than to the
+    sidecar's own failure."""
     done_at: float | None = None
     patience_s = 2.0 + 0.02 * schedule.duration_s
     while done_at is None or (watcher.firing and time.time() - done_at < patience_s):
@@ -128,6 +129,8 @@ def _watch(
         status = sidecar.status()
         watcher.see(status)
         view.show(_moment(schedule, service, status, watcher))
+        if watcher.problem:
+            return
         time.sleep(_LOOK_EVERY_S)
 
 

@@ -182,10 +182,7 @@ def summary_lines(report: Report) -> list[str]:
 
 
 def _alert_line(alert: Sighting) -> str:
-    reading = ""
-    if alert.estimate is not None and alert.lower is not None and alert.upper is not None:
-        reading = f" ({alert.estimate:.3g} [{alert.lower:.3g}, {alert.upper:.3g}], n = {alert.evidence})"
-    return f"{alert.guardrail} on {alert.slice}{reading}: {alert.summary}"
+    return alert.summary if alert.slice == "all" else f"{alert.summary} on {alert.slice}"
 
 
 def _alert_text(alerts: Sequence[Sighting]) -> Text:
