@@ -78,6 +78,9 @@ class HhemSettings(BaseModel):
         description="Commit of the tokenizer.",
     )
     hub_endpoint: str | None = Field(default=None, description="Base address of a mirror of the hub.")
+    cache_folder: Path | None = Field(
+        default=None, description="Where downloads are kept; the hub client's own cache by default."
+    )
     weights_sha256: str = Field(
         default=WEIGHTS_SHA256,
         pattern=r"^[0-9a-f]{64}$",
@@ -130,9 +133,9 @@ def verified_files(settings: HhemSettings) -> HhemFiles:
     if settings.folder is not None:
         weights, tokenizer = (_local(settings.folder, name) for name in (WEIGHTS_FILE, TOKENIZER_FILE))
     else:
-        weights = _downloaded(settings.repo_id, settings.revision, WEIGHTS_FILE, settings.hub_endpoint)
+        weights = _downloaded(settings, settings.repo_id, settings.revision, WEIGHTS_FILE)
         tokenizer = _downloaded(
-            settings.tokenizer_repo_id, settings.tokenizer_revision, TOKENIZER_FILE, settings.hub_endpoint
+            settings, settings.tokenizer_repo_id, settings.tokenizer_revision, TOKENIZER_FILE
         )
     _verify_checksum(weights, settings.weights_sha256)
     _verify_checksum(tokenizer, settings.tokenizer_sha256)
@@ -153,18 +156,26 @@ def _local(folder: Path, name: str) -> Path:
     raise CheckpointError("missing_file", f"{path} does not exist", f"put the published {name} there")
 
 
-def _downloaded(repo_id: str, revision: str, name: str, endpoint: str | None) -> Path:
+def _downloaded(settings: HhemSettings, repo_id: str, revision: str, name: str) -> Path:
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
         raise CheckpointError("dependencies", str(error), INSTALL) from error
     try:
-        return Path(hf_hub_download(repo_id=repo_id, filename=name, revision=revision, endpoint=endpoint))
+        return Path(
+            hf_hub_download(
+                repo_id=repo_id,
+                filename=name,
+                revision=revision,
+                endpoint=settings.hub_endpoint,
+                cache_dir=settings.cache_folder,
+            )
+        )
     except Exception as error:  # the client raises its own, requests' or httpx' errors, by version
         raise CheckpointError(
             "download",
             f"{repo_id}@{revision[:8]} {name}: {type(error).__name__}: {error}",
-            "allow access to the hub (HF_TOKEN if the model asks for one), or copy the files and set `folder`",
+            "allow access to the hub (HF_TOKEN if it asks for one), or copy the files and set `folder`",
         ) from error
 
 

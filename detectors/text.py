@@ -13,6 +13,7 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:mr|mrs|ms|dr|prof|st|vs|etc|e\.g|i\.e|no|fig|approx|jr|sr|inc|ltd|co)|\b[a-z])\.$",
     re.IGNORECASE,
 )
+_LONGEST_ABBREVIATION = 8
 _BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)])\s+")
 _CITATION = re.compile(r"\s*\[\^?(?:[\w.:#/-]*\d[\w.:#/-]*)(?:\s*[,;]\s*[\w.:#/-]*\d[\w.:#/-]*)*\]")
 _CLAUSE = re.compile(r"[,;:]?\s+(?:but|however|aber|mais|pero)[,\s]+|;\s+|\s+[—–]\s+", re.IGNORECASE)
@@ -28,7 +29,7 @@ _REFUSAL = re.compile(
     r"(?:contain|mention|include|provide|say|specify|answer|address|cover|state|have)\b"
     r"|\b(?:no|not\s+enough|insufficient)\s+(?:\w+\s+)?(?:information|context|documents?|answer|details?)\b"
     r"|\b(?:cannot|can['’]t|could\s+not)\s+be\s+(?:answered|determined|found)\b"
-    r"|\b(?:ich\s+weiß\s+(?:es\s+)?(?:leider\s+)?nicht|keine\s+(?:\w+\s+)?informationen|nicht\s+beantworten)\b"
+    r"|\b(?:ich\s+weiß\s+(?:es\s+)?(?:leider\s+)?nicht|weiß\s+ich\s+(?:leider\s+)?nicht|keine\s+(?:\w+\s+)?informationen|nicht\s+beantworten)\b"
     r"|\b(?:je\s+ne\s+sais\s+pas|je\s+ne\s+(?:peux|trouve)\s+pas|aucune\s+information)\b"
     r"|\b(?:no\s+lo\s+sé|no\s+sé|no\s+(?:puedo|tengo|encuentro)\b[^.!?]{0,30}(?:información|responder|respuesta))\b",
     re.IGNORECASE,
@@ -63,14 +64,14 @@ def sentences(text: str) -> list[str]:
     """
     found: list[str] = []
     for line in text.splitlines():
-        pending = ""
-        for piece in _BOUNDARY.split(_BULLET.sub("", line)):
-            pending = f"{pending} {piece}".strip()
-            if pending and not _ABBREVIATION.search(pending):
-                found.append(pending)
-                pending = ""
+        pending: list[str] = []
+        for piece in filter(None, _BOUNDARY.split(_BULLET.sub("", line).strip())):
+            pending.append(piece)
+            if not _ABBREVIATION.search(piece[-_LONGEST_ABBREVIATION:]):
+                found.append(" ".join(pending))
+                pending = []
         if pending:
-            found.append(pending)
+            found.append(" ".join(pending))
     return found
 
 
