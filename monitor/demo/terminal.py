@@ -10,6 +10,7 @@ from typing import Protocol, Self, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -119,9 +120,10 @@ class LiveView:
 
     def show(self, moment: Moment) -> None:
         title = "starting the service" if moment.act is None else moment.act.act.title
+        bar = ProgressBar(total=moment.duration_s, completed=min(moment.elapsed_s, moment.duration_s))
         body = Group(
             Text(title, style="bold cyan"),
-            ProgressBar(total=moment.duration_s, completed=min(moment.elapsed_s, moment.duration_s)),
+            Padding(bar),  # a bare bar ends no line
             guardrail_table(moment.status.guardrails),
             _alert_text(moment.alerts),
             Text(_counts_line(moment.status), style="dim"),
@@ -149,13 +151,17 @@ def guardrail_table(guardrails: Sequence[GuardrailStatus]) -> Table:
             table.add_row(
                 g.title,
                 Text(g.state, style=_STYLES.get(g.state, "")),
-                number(g.estimate, g.unit),
-                "" if g.lower is None else f"[{number(g.lower, g.unit)}, {number(g.upper, g.unit)}]",
+                "-" if g.kind == "alarm" else number(g.estimate, g.unit),  # an alarm is its state
+                "" if g.kind == "alarm" or g.lower is None else _interval(g),
                 str(g.evidence),
                 number(g.objective, g.unit),
                 Text(g.reason, overflow="ellipsis", no_wrap=True),
             )
     return table
+
+
+def _interval(guardrail: GuardrailStatus) -> str:
+    return f"[{number(guardrail.lower, guardrail.unit)}, {number(guardrail.upper, guardrail.unit)}]"
 
 
 def number(value: float | None, unit: str) -> str:

@@ -264,7 +264,8 @@ def test_the_live_view_shows_states_intervals_alerts_and_addresses(monkeypatch: 
         view.say("[not markup]")
     text = stream.getvalue()
     for expected in (
-        "Title of filter_exclusion", "firing", "40.0 %", "[30.0 %, 50.0 %]", "120", CLAUSE, "resolved",
+        "guardrail", "objective", "Title of filter_exclusion", "firing",
+        "40.0 %", "[30.0 %, 50.0 %]", "120", CLAUSE, "resolved",
         "http://127.0.0.1:9464/", "spans received 12", "faithfulness not fired", "FAILED", "[not markup]",
     ):  # fmt: skip
         assert expected in text
