@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,10 @@ import pytest
 from detectors.faithfulness import CHUNK_BORDER, NotScorableError
 from detectors.hhem import HhemScorer
 from detectors.hhem_files import CheckpointError, HhemSettings, verified_files
+
+needs_hub_client = pytest.mark.skipif(
+    importlib.util.find_spec("huggingface_hub") is None, reason="needs the extra hhem"
+)
 
 PAIRS = (
     ("The capital of France is Paris.", "Paris is in France."),
@@ -246,8 +251,8 @@ def hub() -> Iterator[str]:
     thread.join()
 
 
+@needs_hub_client
 def test_a_download_asks_for_the_pinned_commit_and_is_verified(hub: str, tmp_path: Path) -> None:
-    pytest.importorskip("huggingface_hub", reason="needs the extra hhem")
     settings = HhemSettings(hub_endpoint=hub, cache_folder=tmp_path)
     with pytest.raises(CheckpointError) as caught:
         verified_files(settings)
@@ -259,8 +264,8 @@ def test_a_download_asks_for_the_pinned_commit_and_is_verified(hub: str, tmp_pat
     )
 
 
+@needs_hub_client
 def test_a_hub_that_refuses_is_reported_with_a_remedy(hub: str, tmp_path: Path) -> None:
-    pytest.importorskip("huggingface_hub", reason="needs the extra hhem")
     error = refused(HhemSettings(hub_endpoint=hub, repo_id="gated/model", cache_folder=tmp_path))
     assert error.reason == "download"
     assert "folder" in error.remedy
