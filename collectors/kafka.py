@@ -1,0 +1,314 @@
+"""Spans from Kafka topics, at least once: an offset is committed when everything below it is finished.
+
+One thread polls, decodes, offers and commits. What is held back stays paused while the thread keeps polling, so that
+membership of the group is kept. A record that cannot be read goes to the dead letters and the offset moves on.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+
+from collectors.dead_letter import DeadLetterSink
+from collectors.errors import Undecodable
+from collectors.events import CollectorEvents, NullEvents, count_taken
+from collectors.kafka_settings import KafkaSettings
+from collectors.otlp import Limits, decode
+from collectors.span import Receipt, SpanBatch, SpanSink
+from collectors.watermark import Watermark
+
+__all__ = ["KafkaCollector", "KafkaSettings"]
+
+_log = logging.getLogger(__name__)
+
+SOURCE = "kafka"
+_POLL_MS, _HELD_POLL_MS = 200, 50
+_COMMIT_MS = 5_000
+_RECONNECT_S, _KNOCK_S = 1.0, 2.0
+_NOT_THERE_YET = (
+    OSError,
+    *(
+        getattr(kafka_errors, name)
+        for name in ("KafkaConnectionError", "KafkaTimeoutError", "NodeNotReadyError", "NoBrokersAvailable")
+        if hasattr(kafka_errors, name)  # the last is of kafka-python 2 alone
+    ),
+)
+"""A broker that cannot be reached at start: it may come up after us."""
+_FORBIDDEN = (kafka_errors.GroupAuthorizationFailedError, kafka_errors.TopicAuthorizationFailedError)
+"""What trying again will not mend."""
+
+
+class KafkaCollector:
+    """Reads a consumer group's share of the topics and offers it to the sink.
+
+    Each record's batch carries a `Receipt` with one hold, which goes to the sink with the batch: whoever has taken a
+    batch releases it (and may hold it further before that). The offset is committed below the oldest record whose
+    receipt is not finished. What a partition still held when the group took it away is its next owner's: it is read
+    there again, and finishes that come late mean nothing.
+
+    `on_failure` hears of whatever ends the thread but `stop`. A broker that is not there yet is waited for.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        sink: SpanSink,
+        dead_letters: DeadLetterSink,
+        events: CollectorEvents | None = None,
+        *,
+        on_failure: Callable[[BaseException], None],
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._sink = sink
+        self._dead_letters = dead_letters
+        self._events = events or NullEvents()
+        self._on_failure = on_failure
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._watermark = Watermark[TopicPartition]()
+        self._held: dict[TopicPartition, deque[Any]] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to read; harmless when it was started before."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=SOURCE, daemon=True)
+            self._thread.start()
+
+    def stop(self, deadline_s: float = 10.0) -> None:
+        """Stop reading, commit what is finished and leave the group, for at most so many seconds."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(deadline_s)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            consumer = self._connected()
+            if consumer is None:
+                return
+            try:
+                self._read(consumer)
+                self._commit(consumer)
+            finally:
+                consumer.close(autocommit=False)
+        except Exception as error:
+            _log.exception("reading from Kafka ended")
+            self._on_failure(error)
+
+    def _connected(self) -> Any | None:
+        """A consumer that has joined nothing yet; None where we are stopped before a broker answers."""
+        while not self._stopping.is_set():
+            try:
+                _knock(self._settings.bootstrap_servers)
+                consumer = KafkaConsumer(**_options(self._settings))
+            except _NOT_THERE_YET as error:
+                _log.warning("no broker at %s yet: %s", ", ".join(self._settings.bootstrap_servers), error)
+                self._stopping.wait(_RECONNECT_S)
+                continue
+            listener = _Listener(self, consumer)
+            if self._settings.topic_pattern is not None:
+                consumer.subscribe(pattern=self._settings.topic_pattern, listener=listener)
+            else:
+                consumer.subscribe(topics=list(self._settings.topics), listener=listener)
+            return consumer
+        return None
+
+    def _read(self, consumer: Any) -> None:
+        commit_at = self._clock() + self._settings.commit_interval_s
+        while not self._stopping.is_set():
+            for partition, pending in list(self._held.items()):
+                self._feed(consumer, partition, pending)
+            polled = consumer.poll(timeout_ms=_HELD_POLL_MS if self._held else _POLL_MS)
+            for partition, records in polled.items():
+                self._feed(consumer, partition, deque(records))
+            if stray := consumer.paused() - self._held.keys():
+                consumer.resume(*stray)  # held when they were taken from us, and given back since
+            if self._clock() >= commit_at:
+                self._commit(consumer)
+                self._report_lag(consumer)
+                commit_at = self._clock() + self._settings.commit_interval_s
+
+    def _feed(self, consumer: Any, partition: TopicPartition, pending: deque[Any]) -> None:
+        """Offer what is pending, in order; where the sink is full, pause the partition and keep the rest."""
+        while pending and not self._stopping.is_set():
+            item = pending[0]
+            batch = item if isinstance(item, SpanBatch) else self._batch(partition, item)
+            if batch is not None:
+                if not self._sink.offer(batch):
+                    pending[0] = batch
+                    self._hold(consumer, partition, pending)
+                    return
+                count_taken(self._events, SOURCE, batch)
+            pending.popleft()
+        if self._held.pop(partition, None) is not None:
+            consumer.resume(partition)
+
+    def _hold(self, consumer: Any, partition: TopicPartition, pending: deque[Any]) -> None:
+        if partition not in self._held:
+            self._held[partition] = pending
+            consumer.pause(partition)
+            self._events.held_back(SOURCE)
+
+    def _batch(self, partition: TopicPartition, record: Any) -> SpanBatch | None:
+        """What the record holds; None where there is nothing to offer, and the record is finished."""
+        finish = self._watermark.track(partition, record.offset)
+        try:
+            batch = decode(record.value or b"", self._limits)
+        except Undecodable as refused:
+            self._bury(record, refused)
+        else:
+            if batch.spans:
+                return replace(batch, receipt=Receipt(finish), source=SOURCE)
+            count_taken(self._events, SOURCE, batch)
+        finish()
+        return None
+
+    def _bury(self, record: Any, refused: Undecodable) -> None:
+        kept = self._dead_letters.put(
+            record.value,
+            refused.reason,
+            refused.detail,
+            SOURCE,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+        )
+        if kept:
+            self._events.dead_lettered(SOURCE, refused.reason)
+        else:
+            self._events.rejected(SOURCE, refused.reason)
+
+    def _commit(self, consumer: Any) -> None:
+        offsets = self._watermark.committable()
+        if not offsets:
+            return
+        try:
+            consumer.commit(_metadata(offsets), timeout_ms=_COMMIT_MS)
+        except _FORBIDDEN:
+            raise
+        except kafka_errors.KafkaError as error:  # a rebalance or a broker gone: tried again, or read again
+            self.commit_ended(offsets, error)
+        else:
+            self.commit_ended(offsets, None)
+
+    def commit_ended(self, offsets: dict[TopicPartition, int], error: BaseException | None) -> None:
+        """Note how a commit ended."""
+        if error is not None:
+            _log.warning("offsets were not committed: %s", error)
+            self._events.commit_failed(type(error).__name__)
+            return
+        self._watermark.mark_committed(offsets)
+        for partition, offset in offsets.items():
+            self._events.committed(partition.topic, partition.partition, offset)
+
+    def _report_lag(self, consumer: Any) -> None:
+        for partition in consumer.assignment():
+            end = consumer.highwater(partition)
+            if end is None:
+                continue  # nothing was fetched of it yet
+            position = self._watermark.position(partition)
+            if position is None:
+                position = consumer.position(partition)
+            if position is not None:
+                self._events.lag(partition.topic, partition.partition, max(0, end - position))
+
+    def give_up(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Forget what these partitions held; what of it may still be committed is returned."""
+        offsets = {tp: offset for tp, offset in self._watermark.committable().items() if tp in partitions}
+        self._watermark.forget(partitions)
+        for partition in partitions:
+            self._held.pop(partition, None)
+            self._events.lag(partition.topic, partition.partition, 0)
+        if partitions:
+            self._events.rebalanced(0, len(partitions))
+        return offsets
+
+    def take_over(self, partitions: Collection[TopicPartition]) -> None:
+        """Note that these partitions are ours now."""
+        if partitions:
+            self._events.rebalanced(len(partitions), 0)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Hears of rebalances while the collector's thread waits in `poll` or `close`, never beside it."""
+
+    def __init__(self, collector: KafkaCollector, consumer: Any) -> None:
+        self._collector = collector
+        self._consumer = consumer
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        offsets = self._collector.give_up(revoked)
+        if not offsets:
+            return
+
+        def ended(_offsets: object, response: object) -> None:
+            self._collector.commit_ended(offsets, response if isinstance(response, BaseException) else None)
+
+        # A commit that blocks is not allowed here; the request goes out before the one to join again.
+        self._consumer.commit_async(_metadata(offsets), callback=ended)
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self._collector.give_up(lost)  # somebody else owns them already: no commit
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._collector.take_over(assigned)
+
+
+def _knock(servers: Collection[str]) -> None:
+    """Raises `OSError` where none of the brokers takes a connection.
+
+    The client, made where none does, gives up but leaves its thread and sockets behind, once for every try.
+    """
+    failed: OSError = ConnectionRefusedError("no server is named")
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
+        except OSError as error:
+            failed = error
+        else:
+            return
+    raise failed
+
+
+def _metadata(offsets: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()}
+
+
+def _options(settings: KafkaSettings) -> dict[str, Any]:
+    """The settings as the client takes them. What a version of it does not know it refuses, except our own wishes."""
+    password = settings.sasl_plain_password
+    ours = {"topics", "topic_pattern", "commit_interval_s", "sasl_plain_password"}
+    options = settings.model_dump(exclude=ours, exclude_none=True)
+    options["bootstrap_servers"] = list(settings.bootstrap_servers)
+    if password is not None:
+        options["sasl_plain_password"] = password.get_secret_value()
+    wishes = {"allow_auto_create_topics": False, "bootstrap_timeout_ms": 5_000}
+    return (
+        {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+        | {name: value for name, value in wishes.items() if name in KafkaConsumer.DEFAULT_CONFIG}
+        | {"enable_auto_commit": False}
+    )
