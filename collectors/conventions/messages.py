@@ -15,8 +15,8 @@ _DEPTH = 6
 _USER = {"user", "human", "humanmessage", "humanmessagechunk"}
 _ASSISTANT = {"assistant", "ai", "aimessage", "aimessagechunk", "model"}
 _QUESTION_KEYS = (
-    "question", "query", "query_str", "user_query", "user_input", "input", "inputs", "message", "text", "prompt",
-    "q", "query_bundle", "messages", "chat_history", "data", "kwargs", "kwds", "args",
+    "question", "query", "query_str", "str_or_query_bundle", "user_query", "user_input", "input", "inputs", "message",
+    "text", "prompt", "q", "query_bundle", "messages", "chat_history", "data", "kwargs", "kwds", "args",
 )  # fmt: skip
 _ANSWER_KEYS = (
     "answer", "response", "output", "result", "output_text", "reply", "replies", "generations", "choices", "text",
