@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,9 @@ class UnitTracker:
         self._closed: list[npt.NDArray[np.float32]] = []
         self.closed_early = 0
 
-    def add(self, session: str | None, row: Sequence[float] | npt.NDArray[np.floating], now: float) -> None:
+    def add(
+        self, session: str | None, row: Sequence[float] | npt.NDArray[np.floating[Any]], now: float
+    ) -> None:
         """Put one query's embedding, shape (d,), into its unit."""
         self._close_what_is_over(now)
         if not session:

@@ -67,11 +67,11 @@ class RollingWindow:
         if (value is None) == (outcome == Outcome.SCORED):
             raise UnusableValue(f"a finding has a value exactly when it is scored, not {outcome}")
         if value is None:
-            self._discard(key)
+            self.discard(key)
             self._not_scored[outcome] += 1
         else:
             self._sums.add(value, weight)
-            self._discard(key)
+            self.discard(key)
         self._entries[key] = _Entry(time, value, weight, str(outcome))
         heapq.heappush(self._oldest, (time, key))
         self._make_room()
@@ -95,6 +95,18 @@ class RollingWindow:
         """How many entries do not enter the estimate, by outcome; outcomes without entries are left out."""
         return dict(self._not_scored)
 
+    def discard(self, key: str) -> None:
+        """Forget a finding before its time; harmless where there is none."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        if entry.value is not None:
+            self._sums.remove(entry.value, entry.weight)
+            return
+        self._not_scored[entry.outcome] -= 1
+        if not self._not_scored[entry.outcome]:
+            del self._not_scored[entry.outcome]
+
     def _make_room(self) -> None:
         while len(self._entries) > self.max_entries:
             self.evicted += self._pop_oldest()
@@ -109,16 +121,5 @@ class RollingWindow:
         entry = self._entries.get(key)
         if entry is None or entry.time != time:
             return False
-        self._discard(key)
+        self.discard(key)
         return True
-
-    def _discard(self, key: str) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is None:
-            return
-        if entry.value is not None:
-            self._sums.remove(entry.value, entry.weight)
-            return
-        self._not_scored[entry.outcome] -= 1
-        if not self._not_scored[entry.outcome]:
-            del self._not_scored[entry.outcome]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from time import time
 
 from alerts.delivery import Dispatcher
@@ -18,7 +19,7 @@ from detectors.faithfulness import FaithfulnessCheck, FaithfulnessScorer
 from detectors.filter_exclusion import FilterExclusionCheck
 from detectors.lexical import LexicalScorer
 from detectors.operations import CostCheck, LatencyCheck, RegenerationCheck
-from monitor.announcing import Announcer, MeteredDelivery
+from monitor.announcing import Announcer, MeteredDelivery, Outbox
 from monitor.config import Config
 from monitor.drift import DriftWatch
 from monitor.knowledge import JsonlCatalogue, JsonlGoldenSet
@@ -38,10 +39,6 @@ from monitor.web.app import create_app
 from monitor.web.server import WebServer
 
 
-_SAVE_S = 30.0
-"""How often drift windows are stored while running: what a kill may cost is that much of the current window."""
-
-
 @dataclass(slots=True, frozen=True)
 class Core:
     """What a service and a replay share: one trace's way, without threads."""
@@ -56,7 +53,9 @@ class Core:
     scorers: dict[str, str]
 
 
-def build_core(config: Config, store: Store, dispatcher: Dispatcher | None, metrics: Metrics, now: float) -> Core:
+def build_core(
+    config: Config, store: Store, dispatcher: Dispatcher | None, metrics: Metrics, now: float
+) -> Core:
     """Everything from spans to guardrails; takes up what the store holds from an earlier process."""
     judges = build_judges(config)
     scorers = {judge.check.name: judge.check.scorer for judge in judges}
@@ -97,10 +96,14 @@ def build_judges(config: Config) -> list[Judge]:
         Judge(LatencyCheck(config.operations.latency_objective_s), sampled=False),
         Judge(CostCheck(config.operations.prices), sampled=False),
         Judge(RegenerationCheck(), sampled=False),
-        Judge(FaithfulnessCheck(build_scorer(config))),
+        Judge(FaithfulnessCheck(build_scorer(config), ranker=LexicalScorer(config.faithfulness.lexical))),
     ]
     if config.knowledge.catalogue is not None:
-        golden = JsonlGoldenSet({}, {}) if config.knowledge.golden is None else JsonlGoldenSet.read(config.knowledge.golden)
+        golden = (
+            JsonlGoldenSet({}, {})
+            if config.knowledge.golden is None
+            else JsonlGoldenSet.read(config.knowledge.golden)
+        )
         catalogue = JsonlCatalogue.read(config.knowledge.catalogue)
         judges.append(Judge(FilterExclusionCheck(catalogue, golden)))
     return judges
@@ -135,10 +138,16 @@ def build_sidecar(config: Config, clock: Clock = time) -> Sidecar:
         clock,
         capacity=config.queues.traces,
         tick_s=config.watch.tick_s,
-        save_s=_SAVE_S,
+        save_s=config.store.save_s,
     )
     queue = SpanQueue(
-        core.intake, judging, health, metrics, clock, capacity=config.queues.batches, tick_s=config.watch.tick_s
+        core.intake,
+        judging,
+        health,
+        metrics,
+        clock,
+        capacity=config.queues.batches,
+        tick_s=config.watch.tick_s,
     )
     overview = Overview(
         core.watch, core.observer, core.drift, store, metrics, core.scorers, clock, lambda: health.problem
@@ -146,7 +155,7 @@ def build_sidecar(config: Config, clock: Clock = time) -> Sidecar:
     components: list[tuple[str, Component]] = [
         ("store", StoreKeeper(store)),
         ("web", WebServer(config.web, create_app(overview.status, metrics.registry))),
-        ("dispatcher", dispatcher),
+        ("outbox", Outbox(dispatcher, store, clock)),
         ("watch", watch_stage(core.watch, health, clock, config.watch.evaluation_s)),
         ("judging", judging),
         ("intake", queue),
@@ -172,15 +181,22 @@ def build_collectors(
     config: Config, queue: SpanQueue, metrics: Metrics, health: Health
 ) -> list[tuple[str, Component]]:
     """The sources that are switched on."""
-    events = MeteredCollectors(metrics)
-    found: list[tuple[str, Component]] = [
-        ("otlp_grpc", OtlpGrpcReceiver(config.collectors.otlp_grpc, queue, events)),
-        ("otlp_http", OtlpHttpReceiver(config.collectors.otlp_http, queue, events)),
-    ]
+    events, sources = MeteredCollectors(metrics), config.collectors
+    grpc = OtlpGrpcReceiver(
+        sources.otlp_grpc, queue, on_failure=partial(health.fail, "otlp_grpc"), events=events
+    )
+    http = OtlpHttpReceiver(
+        sources.otlp_http, queue, on_failure=partial(health.fail, "otlp_http"), events=events
+    )
+    found: list[tuple[str, Component]] = [("otlp_grpc", grpc), ("otlp_http", http)]
     if config.collectors.kafka is not None:
         letters = FileDeadLetters(config.dead_letters)
         kafka = KafkaCollector(
-            config.collectors.kafka, queue, letters, events, on_failure=lambda error: health.fail("kafka", error)
+            config.collectors.kafka,
+            queue,
+            letters,
+            events,
+            on_failure=lambda error: health.fail("kafka", error),
         )
         found.append(("kafka", kafka))
     return found

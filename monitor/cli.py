@@ -126,8 +126,8 @@ def _add_captures(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     replay = commands.add_parser(
         "replay",
         help="captures through the whole pipeline in their own time",
-        description="As fast as it goes, with a progress bar on stderr; alerts are evaluated and reported, not delivered. The report holds counts, "
-        "every rate with its interval, verdicts and alerts.",
+        description="As fast as it goes, with a progress bar on stderr; alerts are evaluated and reported, not "
+        "delivered. The report holds counts, every rate with its interval, verdicts and alerts.",
     )
     replay.add_argument("paths", nargs="+", type=Path, metavar="PATH", help=kinds)
     replay.add_argument("--config", type=Path, metavar="FILE")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,7 @@ from detectors.verdict import DriftVerdict, State
 from monitor.metrics import Metrics
 from monitor.status import DriftStatus, Point
 
+_LOG = logging.getLogger(__name__)
 _MAX_ENCODERS = 4
 """Detectors kept: the current encoder's and those of a migration under way."""
 
@@ -77,13 +78,23 @@ class DriftWatch:
         """Every detector's windows and references, by encoder version."""
         return {version: watched.detector.state() for version, watched in self._watched.items()}
 
-    def restore(self, states: Mapping[str, State]) -> None:
-        """Take up the windows and references that an earlier process stored."""
-        for version, state in states.items():
-            watched = self._of(version)
-            watched.detector = QueryDriftDetector.from_state(state)
-            watched.verdict = watched.detector.test()
-            self._current = version
+    def restore(self, version: str, state: State) -> None:
+        """Take up the windows and reference that an earlier process stored for an encoder version.
+
+        A state of another shape or of other settings is not carried on: its evidence was gathered under another
+        budget. The reference then starts anew, and the log says so.
+        """
+        try:
+            detector = QueryDriftDetector.from_state(state)
+        except (ValueError, KeyError) as error:
+            _LOG.warning("query drift, encoder %s: starting a new reference: %s", version, error)
+            return
+        if detector.settings != self._drift:
+            _LOG.warning("query drift, encoder %s: starting a new reference: the settings changed", version)
+            return
+        watched = self._of(version)
+        watched.detector, watched.verdict = detector, detector.test()
+        self._current = version
 
     def status(self) -> tuple[DriftStatus, ...]:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
@@ -25,7 +26,7 @@ class Metrics:
     """Every family of the catalogue, on one registry (a new one unless given)."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry if registry is not None else CollectorRegistry()
         self._ingest()
         self._judging()
@@ -46,8 +47,12 @@ class Metrics:
             "dead_letters", "Messages put aside whole, by reason.", "source", "reason"
         )
         self.assembly = self._counter("assembly_events", "What assembly did, by kind.", "event")
-        self.open_spans = self._gauge("open_spans", "Spans held, those of closed requests that may be revised included.")
-        self.open_traces = self._gauge("open_traces", "Traces held, closed ones that may be revised included.")
+        self.open_spans = self._gauge(
+            "open_spans", "Spans held, those of closed requests that may be revised included."
+        )
+        self.open_traces = self._gauge(
+            "open_traces", "Traces held, closed ones that may be revised included."
+        )
         self.requests = self._counter("requests_closed", "Requests closed, by what became of them.", "result")
         self.flags = self._counter(
             "trace_flags", "Traces by flag and instrumentation.", "flag", "instrumentation"
@@ -67,6 +72,9 @@ class Metrics:
     def _judging(self) -> None:
         self.decisions = self._counter(
             "sampler_decisions", "Sampling decisions.", "check", "stratum", "selected"
+        )
+        self.sampler_faults = self._counter(
+            "sampler_faults", "Numbers of a trace not used, by reason.", "reason"
         )
         self.findings = self._counter(
             "findings", "Findings, by outcome and reason.", "check", "scorer", "outcome", "reason"
@@ -113,6 +121,7 @@ class Metrics:
             "signal",
             "slice",
         )
+        self.unusable = self._counter("findings_unusable", "Findings that no window may hold.", "check")
         drift = ("detector", "encoder")
         self.drift_p_value = self._gauge("drift_p_value", "Permutation p-value, for display only.", *drift)
         self.drift_statistic = self._gauge("drift_statistic", "Unbiased MMD squared of the windows.", *drift)
@@ -164,7 +173,9 @@ class Metrics:
 def _reading(signal: str, slice_name: str, found: Mapping[str, float]) -> Reading:
     def known(name: str) -> float | None:
         value = found.get(name)
-        return None if value is None or value != value else value  # NaN is how a gauge says "no evidence"
+        return (
+            value if value is not None and isfinite(value) else None
+        )  # NaN is how a gauge says "no evidence"
 
     return Reading(
         signal=signal,

@@ -34,7 +34,9 @@ class Observer:
             self._rates.put(stored.finding, stored.scorer, stored.at)
             count += 1
         for name in self._store.state_names(_DRIFT_STATE):
-            self._drift.restore({name.removeprefix(_DRIFT_STATE): self._store.load_state(name)})
+            state = self._store.load_state(name)
+            if state is not None:
+                self._drift.restore(name.removeprefix(_DRIFT_STATE), state)
         return count
 
     def observe(self, judged: Sequence[Judgement], now: float) -> None:
@@ -46,6 +48,9 @@ class Observer:
         ]
         closed = [ClosedRequest(judgement.trace.id, judgement.trace.revision) for judgement in judged]
         self._store.record(closed, findings, at=now)
+        for request in closed:
+            if request.revision > 0:
+                self._rates.withdraw(request.id)
         for stored in findings:
             self._rates.put(stored.finding, stored.scorer, now)
         for judgement in judged:

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 from collectors.assembly import Assembled, Assembler
 from collectors.normalise import Normaliser
-
 from collectors.span import SpanBatch
 from collectors.trace import RagTrace
 from monitor.metrics import Metrics
 from monitor.observing import Observer
 from monitor.scoring import Scorer
 from monitor.store import Store
-
 
 _ASSEMBLY_COUNTS = (
     "spans",

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from alerts.signals import ALL, BY_NAME, REGENERATION, SIGNALS, Kind, Signal
 from detectors.control_band import ControlBand, ControlBandSettings
-from detectors.estimate import Estimate, NoEvidence
+from detectors.estimate import Estimate, NoEvidence, UnusableValue
 from detectors.finding import Finding, Outcome
 from detectors.window import RollingWindow
 from monitor.metrics import Metrics
@@ -59,9 +59,12 @@ class Blame:
 
     def put(self, finding: Finding, at: float) -> None:
         blamed = finding.evidence.get("blamed")
-        self._bad.pop(finding.trace_id, None)
+        self.discard(finding.trace_id)
         if finding.value and isinstance(blamed, Iterable) and not isinstance(blamed, str):
             self._bad[finding.trace_id] = (at, tuple(str(item) for item in blamed))
+
+    def discard(self, trace_id: str) -> None:
+        self._bad.pop(trace_id, None)
 
     def expire(self, now: float) -> None:
         while self._bad and next(iter(self._bad.values()))[0] <= now - self._window_s:
@@ -112,9 +115,21 @@ class RateBoard:
                 series = self._series.get((signal.name, slice_name))
                 if series is None:
                     series = self._series[signal.name, slice_name] = _Series(self._settings)
-                series.put(finding, at)
+                try:
+                    series.put(finding, at)
+                except UnusableValue:
+                    self._metrics.unusable.labels(finding.check).inc()
+                    return
             if signal is REGENERATION and finding.value is not None:
                 self.band.put(finding.trace_id, finding.value, at)
+
+    def withdraw(self, trace_id: str) -> None:
+        """Forget a request's findings before its revision's are put: the sampler decided anew, and what it did not
+        select this time must not stay in a rate at its old weight."""
+        with self._lock:
+            for series in self._series.values():
+                series.window.discard(trace_id)
+                series.blame.discard(trace_id)
 
     def publish(self, now: float) -> None:
         """Let old entries go and set every gauge; NaN where there is no evidence."""

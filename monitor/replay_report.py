@@ -40,7 +40,12 @@ def replay(config: Config, paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def report(
-    config: Config, core: Core, run: Replay, overview: Overview, paths: Sequence[Path], problems: Sequence[str]
+    config: Config,
+    core: Core,
+    run: Replay,
+    overview: Overview,
+    paths: Sequence[Path],
+    problems: Sequence[str],
 ) -> dict[str, Any]:
     """`rates` are over everything replayed; `last_window` is what the guardrails saw at the end; times are Unix
     seconds of the traces. A number without evidence is null."""
@@ -56,9 +61,7 @@ def report(
             for (check, outcome), count in sorted(core.store.finding_counts().items())
         ],
         "rates": _rates(config, core, run.now),
-        "last_window": [
-            row.model_dump(exclude={"history"}) for row in status.guardrails
-        ],
+        "last_window": [row.model_dump(exclude={"history"}) for row in status.guardrails],
         "verdicts": [verdict.model_dump(exclude={"history"}) for verdict in status.drift],
         "alerts": [alert.model_dump() for alert in reversed(status.alerts)],
         "markers": [marker.model_dump() for marker in status.markers],

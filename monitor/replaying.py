@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median_high
 
-from collectors.replay import Skipped, captures, read_batches
-
 from alerts.guardrail import Transition
+from collectors.replay import Skipped, captures, read_batches
 from collectors.span import SpanBatch
 from monitor.pipeline import Closed, Intake, Judging
 from monitor.watching import Watch

@@ -58,6 +58,8 @@ class Scorer:
             decision = decide(trace, name)
             selected = str(decision.selected).lower()
             self._metrics.decisions.labels(name, decision.stratum, selected).inc()
+            if decision.reason:
+                self._metrics.sampler_faults.labels(decision.reason).inc()
             if decision.selected:
                 chosen[index] = decision
         return chosen

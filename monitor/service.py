@@ -166,7 +166,7 @@ class StoreKeeper:
     def start(self) -> None:
         """The store is open already: what it holds was needed to build the rest."""
 
-    def stop(self, deadline_s: float = 10.0) -> None:  # noqa: ARG002 - closing does not wait
+    def stop(self, deadline_s: float = 10.0) -> None:
         self._store.close()
 
 

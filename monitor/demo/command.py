@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from alerts.spec import DEFAULT_GUARDRAILS, GuardrailSpec
+from collectors.otlp_grpc import OtlpGrpcReceiver
 from monitor.build import build_sidecar
 from monitor.config import Config
 from monitor.demo.run import parse_duration, run_demo
@@ -22,7 +23,8 @@ class DemoSidecar:
 
     @property
     def grpc_port(self) -> int:
-        return int(self._sidecar.component("otlp_grpc").port)
+        receiver = self._sidecar.component("otlp_grpc")
+        return receiver.port if isinstance(receiver, OtlpGrpcReceiver) else 0
 
     def stop(self, deadline_s: float = 10.0) -> None:
         self._sidecar.stop(deadline_s)
