@@ -152,7 +152,7 @@ class DemoSettings(TypedDict):
     clear_s: float
     """A bound must hold this long before its guardrail resolves."""
     no_data_after_s: float
-    """Silence that makes a guardrail `no_data`; longer than the start-up and any lull."""
+    """Silence that makes a guardrail `no_data`; longer than the drift windows take to fill."""
     minimum_evidence: float
     """Judged answers in the window below which nothing fires."""
     filter_exclusion_ceiling: float
@@ -197,7 +197,7 @@ def demo_settings(duration_s: float) -> DemoSettings:
         scorer="lexical",
         hold_s=1.0,
         clear_s=round(0.02 * duration_s, 3),
-        no_data_after_s=max(30.0, 0.2 * duration_s),
+        no_data_after_s=max(45.0, 0.4 * duration_s),
         minimum_evidence=25.0,
         filter_exclusion_ceiling=0.05,
         unfaithful_ceiling=0.15,

@@ -60,6 +60,8 @@ def test_settings_fit_the_acts(duration_s: float) -> None:
     )
     sessions = {name: (s.end_s - s.start_s) * SESSIONS_PER_SECOND for name, s in acts.items()}
     assert drift.reference_size < sessions["healthy"]
+    windows_full_s = (drift.reference_size + drift.window_size) / SESSIONS_PER_SECOND + 5.0
+    assert settings["no_data_after_s"] > 1.3 * windows_full_s
     assert 3 * drift.window_size < sessions["uncovered_topic"]
     assert (drift.quiet_tests + 4) * drift.window_size < sessions["recovery"]
     for scheduled in acts.values():
