@@ -82,13 +82,26 @@ class DocumentReader:
         entitlement = view.first_of(Field.ENTITLEMENT, said_by, "retrievals.filter")
         relevance = view.first_of(Field.RELEVANCE, said_by, "retrievals.filter")
         if entitlement is None and relevance is None:
-            return self._split(view.read(Field.FILTER, span, "retrievals.filter"))
+            logged = view.read(Field.FILTER, span, "retrievals.filter")
+            return self._split(self._handed_down(span) if logged is None else logged)
         unparsed = [part for part in (entitlement, relevance) if isinstance(part, str)]
         return AppliedFilter(
             entitlement=None if isinstance(entitlement, str) else entitlement,
             relevance=None if isinstance(relevance, str) else relevance,
             text=" and ".join(unparsed) or None,
         )
+
+    def _handed_down(self, span: Span) -> Predicate | str | None:
+        """The filter that a pipeline was given for this step of it."""
+        view = self._view
+        step = view.read(Field.STEP, span)
+        for up in view.above(span) if step is not None else ():
+            given = view.read(Field.STEP_FILTERS, up)
+            if given is not None and step in given:
+                view.read(Field.STEP_FILTERS, up, "retrievals.filter")
+                found: Predicate | str = given[step]
+                return found
+        return None
 
     def _split(self, logged: Predicate | str | None) -> AppliedFilter | None:
         if logged is None:

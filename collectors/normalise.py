@@ -50,6 +50,9 @@ class NormaliseSettings(BaseModel):
         ("session_id", "conversation_id", "thread_id"),
         description="Keys of a trace's metadata that may hold the session, where no attribute does.",
     )
+    user_keys: tuple[str, ...] = Setting(
+        ("user_id",), description="Keys of a trace's metadata that may hold the user, where no attribute does."
+    )
     user_salt: SecretStr = Setting(
         SecretStr(""), description="Mixed into the hash of user ids, so that they cannot be found by trying."
     )
@@ -77,8 +80,7 @@ class _Reader:
         self._assembled = assembled
         self._view = view
         self._settings = settings
-        self._metadata: Mapping[str, Any] = view.first(Field.METADATA, "metadata") or {}
-        self._metadata_source = view.sources.pop("metadata", "")
+        self._metadata = tuple(view.first_of_each(Field.METADATA))
 
     def trace(self, kinds: set[SpanKind | None]) -> RagTrace | None:
         view, assembled = self._view, self._assembled
@@ -129,7 +131,8 @@ class _Reader:
         return DocumentReader(self._view, keys, fields).read()
 
     def _query(self, retrievals: Sequence[Retrieval]) -> str | None:
-        """As asked: what says so, else what went into the anchor, else what was searched for first."""
+        """As asked: what says so, else what went into the anchor, else what was searched for first, else the last word
+        of the user in what the first model was sent (which may be a prompt that the service wrote around it)."""
         view = self._view
         query = view.first(Field.QUERY, "query")
         if query is None and view.anchor is not None and view.kind(view.anchor) in _SPEAKS:
@@ -138,6 +141,10 @@ class _Reader:
             query = next((one.query for one in retrievals if one.query is not None), None)
             if query is not None:
                 view.sources["query"] = view.sources["retrievals.query"]
+        if query is None:
+            query = view.first_of(Field.INPUT, view.of_kind(SpanKind.LLM), "query")
+            if query is not None:
+                view.flags.add(Flag.QUERY_FROM_LEAF)
         return query if query is None or isinstance(query, str) else str(query)
 
     def _answer(self) -> tuple[str | None, TraceError | None]:
@@ -247,7 +254,8 @@ class _Reader:
         return logged or self._meta("session", *self._settings.session_keys)
 
     def _user_hash(self) -> str | None:
-        user = self._view.first(Field.USER, "user_hash")
+        logged: str | None = self._view.first(Field.USER, "user_hash")
+        user = logged or self._meta("user_hash", *self._settings.user_keys)
         if user is None:
             return None
         salted = self._settings.user_salt.get_secret_value() + user
@@ -256,10 +264,11 @@ class _Reader:
     def _meta(self, into: str, *keys: str) -> str | None:
         """From the application's own metadata."""
         for key in keys:
-            value = self._metadata.get(key)
-            if isinstance(value, str | int) and value != "":
-                self._view.sources[into] = f"{self._metadata_source}.{key}"
-                return str(value)
+            for metadata, source in self._metadata:
+                value = metadata.get(key)
+                if isinstance(value, str | int) and value != "":
+                    self._view.sources[into] = f"{source}.{key}"
+                    return str(value)
         return None
 
     def _feedback(self) -> tuple[Feedback, ...]:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from collectors.conventions import ANCHOR_KINDS, RULES, Field, Reading, SpanKind, has_feedback, kind_of, read
+from collectors.conventions import (
+    ANCHOR_KINDS,
+    RULES,
+    Field,
+    Reading,
+    Rule,
+    SpanKind,
+    has_feedback,
+    kind_of,
+    read,
+)
 from collectors.open_trace import Assembled
 from collectors.span import Span
 from collectors.trace import Flag
@@ -16,7 +27,7 @@ _INDEXED = (
     Field.ENCODER_VERSION, Field.SESSION, Field.USER, Field.TENANT, Field.LOCALE, Field.INTENT, Field.METADATA,
     Field.INPUT_TOKENS, Field.OUTPUT_TOKENS, Field.COST,
 )  # fmt: skip
-"""Fields that are looked for in all spans of a request at once; none of them has a spread rule."""
+"""Fields that are looked for in all spans of a request at once."""
 
 _WANTED = frozenset(rule.attribute for field in _INDEXED for _, rule in RULES[field])
 
@@ -48,6 +59,8 @@ class RequestView:
         self._carriers: dict[str, list[Span]] = {}
         for span in self.spans:
             for name in span.attributes.keys() & _WANTED:
+                self._carriers.setdefault(name, []).append(span)
+            for name in {event.name for event in span.events} & _WANTED if span.events else ():
                 self._carriers.setdefault(name, []).append(span)
 
     def kind(self, span: Span) -> SpanKind | None:
@@ -105,6 +118,11 @@ class RequestView:
         """All values that spans give for a field of the whole request."""
         return [reading.value for reading in self._readings(field)]
 
+    def first_of_each(self, field: Field) -> Iterator[Reading]:
+        """What each rule of the field gives, from the most believed span on which it gives anything."""
+        for name, rule in RULES[field]:
+            yield from islice(self._given(name, rule), 1)
+
     def first_of(self, field: Field, spans: Sequence[Span], into: str | None = None) -> Any:
         """The field from the first of these spans that gives it."""
         for span in spans:
@@ -136,10 +154,14 @@ class RequestView:
 
     def _readings(self, field: Field) -> Iterator[Reading]:
         for name, rule in RULES[field]:
-            for span in self._carriers.get(rule.attribute, ()):
-                value = rule.read(span, span.attributes[rule.attribute], self.flags)
-                if value is not None:
-                    yield Reading(value, f"{name} {rule.attribute}")
+            yield from self._given(name, rule)
+
+    def _given(self, name: str, rule: Rule) -> Iterator[Reading]:
+        for span in self._carriers.get(rule.attribute, ()):
+            raw = rule.raw(span)
+            value = None if raw is None else rule.read(span, raw, self.flags)
+            if value is not None:
+                yield Reading(value, f"{name} {rule.source}")
 
     def _noted(self, reading: Reading | None, into: str | None) -> Any:
         if reading is None:

@@ -41,6 +41,7 @@ class Flag(StrEnum):
     NO_SCORES = "no_scores"
     DERIVED_IDS = "derived_ids"
     ANSWER_FROM_LEAF = "answer_from_leaf"
+    QUERY_FROM_LEAF = "query_from_leaf"
     MULTI_REQUEST_TRACE = "multi_request_trace"
     LATE_REVISION = "late_revision"
     CLOCK_SKEW = "clock_skew"

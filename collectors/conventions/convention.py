@@ -70,6 +70,10 @@ class Field(StrEnum):
     LOCALE = "locale"  # str
     INTENT = "intent"  # str
     METADATA = "metadata"  # Mapping[str, object]: the application's own keys
+    STEP = "step"  # str: this span's name within the pipeline above it
+    STEP_FILTERS = (
+        "step_filters"  # Mapping[str, Predicate | str]: what a pipeline gave its steps, by their names
+    )
     FEEDBACK = "feedback"  # tuple[Feedback, ...]
 
 
@@ -96,17 +100,37 @@ class Rule:
     `attribute` must be there for `read` to be called, and names the source. Where many attributes give one value
     (`retrieval.documents.N...`), `spread` says so: `attribute` is then their prefix, and `read` is called with None
     on every span.
+
+    Where a span event gives the field, `event` says so: `attribute` is then the event's name, and `read` is called with
+    the attributes of the first such event. `named` is what to call the source where `attribute` only shows that the
+    convention is spoken.
     """
 
     attribute: str
     read: Read
     spread: bool = False
+    event: bool = False
+    named: str = ""
+
+    def raw(self, span: Span) -> AttributeValue:
+        """What `read` is to be called with; None where the span does not hold it."""
+        if not self.event:
+            return span.attributes.get(self.attribute)
+        return next((dict(event.attributes) for event in span.events if event.name == self.attribute), None)
+
+    @property
+    def source(self) -> str:
+        return self.named or self.attribute
 
 
 @dataclass(slots=True, frozen=True)
 class Convention:
-    """One convention: its name in `RagTrace.sources`, its table, and its word for a span's kind."""
+    """One convention: its name in `RagTrace.sources`, its table, and its word for a span's kind.
+
+    `answers` are attributes or events that show that a model or a request has answered.
+    """
 
     name: str
     rules: Mapping[Field, tuple[Rule, ...]]
     kind_of: Callable[[Span], SpanKind | None] = field(default=lambda span: None)
+    answers: tuple[str, ...] = ()

@@ -95,4 +95,4 @@ _RULES = {
     Field.FEEDBACK: (Rule(_EVALUATION, _feedback, spread=True),),
 }
 
-CONVENTION = Convention("genai", _RULES, _kind_of)
+CONVENTION = Convention("genai", _RULES, _kind_of, ("gen_ai.output.messages",))

@@ -194,4 +194,4 @@ _RULES = {
     Field.FEEDBACK: (Rule("annotations", _feedback, spread=True),),
 }
 
-CONVENTION = Convention("openinference", _RULES, _kind_of)
+CONVENTION = Convention("openinference", _RULES, _kind_of, ("llm.output_messages.0.message.content",))

@@ -124,4 +124,4 @@ _RULES = {
     Field.TOP_K: (Rule("input.value", _top_k),),
 }
 
-CONVENTION = Convention("openinference", _RULES)
+CONVENTION = Convention("openinference", _RULES, answers=("output.value",))
