@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from collectors.conventions import (
-    genai,
-    genai_events,
-    openinference,
-    openinference_io,
-    openllmetry,
-    rag,
-    vector_db,
-)
+from collectors.conventions import genai, openinference, openinference_io, rag
 from collectors.conventions.convention import (
     ANCHOR_KINDS,
     Convention,
@@ -45,9 +37,6 @@ CONVENTIONS: tuple[Convention, ...] = (
     rag.CONVENTION,
     openinference.CONVENTION,
     genai.CONVENTION,
-    genai_events.CONVENTION,
-    vector_db.CONVENTION,
-    openllmetry.CONVENTION,
     openinference_io.CONVENTION,
 )
 """By rank: where two conventions give a field of one span, the earlier one is believed."""
@@ -59,13 +48,7 @@ RULES: Mapping[Field, tuple[tuple[str, Rule], ...]] = {
 """All rules of a field by rank, each with its convention's name."""
 
 # A span's own word for its kind outranks what rag.* attributes on it imply.
-_KINDS = (
-    openinference.CONVENTION.kind_of,
-    openllmetry.CONVENTION.kind_of,
-    genai.CONVENTION.kind_of,
-    vector_db.CONVENTION.kind_of,
-    rag.CONVENTION.kind_of,
-)
+_KINDS = tuple(one.kind_of for one in (openinference.CONVENTION, genai.CONVENTION, rag.CONVENTION))
 _ENDINGS = frozenset({SpanKind.LLM, *ANCHOR_KINDS})
 _ANSWERS = frozenset(name for one in CONVENTIONS for name in one.answers)
 _FEEDBACK_ATTRIBUTES = tuple(
@@ -108,8 +91,8 @@ def has_answer(span: Span, kind: SpanKind | None) -> bool:
 
 def has_feedback(span: Span) -> bool:
     """Whether the span carries a person's annotations, of its own request or of the one that it links to."""
-    return any(name in span.attributes for name in _FEEDBACK_ATTRIBUTES) or (
-        bool(span.events) and genai_events.has_evaluation(span)
+    return any(name in span.attributes for name in _FEEDBACK_ATTRIBUTES) or any(
+        event.name == "gen_ai.evaluation.result" for event in span.events
     )
 
 
