@@ -157,9 +157,9 @@ class RequestView:
             yield from self._given(name, rule)
 
     def _given(self, name: str, rule: Rule) -> Iterator[Reading]:
-        for span in self._carriers.get(rule.attribute, ()):
+        for span in self.spans if rule.spread else self._carriers.get(rule.attribute, ()):
             raw = rule.raw(span)
-            value = None if raw is None else rule.read(span, raw, self.flags)
+            value = None if raw is None and not rule.spread else rule.read(span, raw, self.flags)
             if value is not None:
                 yield Reading(value, f"{name} {rule.source}")
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from collectors.conventions import genai, openinference, openinference_io, rag
+from collectors.conventions import (
+    genai,
+    genai_events,
+    openinference,
+    openinference_io,
+    openllmetry,
+    rag,
+    vector_db,
+)
 from collectors.conventions.convention import (
     ANCHOR_KINDS,
     Convention,
@@ -37,6 +45,9 @@ CONVENTIONS: tuple[Convention, ...] = (
     rag.CONVENTION,
     openinference.CONVENTION,
     genai.CONVENTION,
+    genai_events.CONVENTION,
+    vector_db.CONVENTION,
+    openllmetry.CONVENTION,
     openinference_io.CONVENTION,
 )
 """By rank: where two conventions give a field of one span, the earlier one is believed."""
@@ -48,7 +59,13 @@ RULES: Mapping[Field, tuple[tuple[str, Rule], ...]] = {
 """All rules of a field by rank, each with its convention's name."""
 
 # A span's own word for its kind outranks what rag.* attributes on it imply.
-_KINDS = tuple(one.kind_of for one in (openinference.CONVENTION, genai.CONVENTION, rag.CONVENTION))
+_KINDS = (
+    openinference.CONVENTION.kind_of,
+    genai.CONVENTION.kind_of,
+    openllmetry.CONVENTION.kind_of,
+    vector_db.CONVENTION.kind_of,
+    rag.CONVENTION.kind_of,
+)
 _ENDINGS = frozenset({SpanKind.LLM, *ANCHOR_KINDS})
 _ANSWERS = frozenset(name for one in CONVENTIONS for name in one.answers)
 _FEEDBACK_ATTRIBUTES = tuple(
@@ -91,8 +108,8 @@ def has_answer(span: Span, kind: SpanKind | None) -> bool:
 
 def has_feedback(span: Span) -> bool:
     """Whether the span carries a person's annotations, of its own request or of the one that it links to."""
-    return any(name in span.attributes for name in _FEEDBACK_ATTRIBUTES) or any(
-        event.name == "gen_ai.evaluation.result" for event in span.events
+    return any(name in span.attributes for name in _FEEDBACK_ATTRIBUTES) or (
+        bool(span.events) and genai_events.has_evaluation(span)
     )
 
 

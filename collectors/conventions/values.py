@@ -80,6 +80,12 @@ def strings(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[str, ...
     return tuple(str(item) for item in items) if isinstance(items, list) else None
 
 
+def passages(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[str, ...] | None:
+    """The context as one text: empty where nothing was sent."""
+    found = text(span, raw, flags)
+    return None if found is None else ((found,) if found else ())
+
+
 def mapping(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any] | None:
     value = structured(raw, flags)
     return value if isinstance(value, dict) else None

@@ -1,0 +1,164 @@
+"""Spans of vector databases: Chroma, Pinecone, Milvus and Qdrant as OpenLLMetry tells of them, Spring AI's stores, and
+`db.vector.query.*` of whoever else writes it.
+
+Sources: traceloop/openllmetry, opentelemetry.semconv_ai and the wrappers of each database;
+spring-projects/spring-ai, DefaultVectorStoreObservationConvention. Results are events of the span, one a document.
+Chroma gives distances; Pinecone's score and what Milvus calls a distance depend on the index's metric: Milvus's is
+taken as it is called. No event at all may mean no result or none told: only a count of 0 says "nothing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from collectors.conventions import filters, values
+from collectors.conventions.convention import Convention, Field, FoundDocument, Rule, SpanKind
+from collectors.predicate import UnparsedFilter
+from collectors.span import AttributeValue, Span, SpanEvent
+from collectors.trace import Flag, IdSource, ScoreKind
+
+_SYSTEMS = ("db.system", "db.system.name")
+_OPERATIONS = ("db.operation", "db.operation.name")
+_QUERIES = frozenset({"query", "search", "hybrid_search", "similarity_search", "retrieve", "query_points"})
+_QUERY_ATTRIBUTES = (
+    "db.vector.query.top_k", "db.vector.query.filter", "db.vector.query.content", "db.chroma.query.n_results",
+    "db.milvus.search.limit", "db.milvus.search.collection_name", "pinecone.query.top_k", "pinecone.query.filter",
+    "qdrant.search.collection_name", "qdrant.query_points.collection_name",
+)  # fmt: skip
+_SEARCH_COUNT = "db.milvus.search.result_count"
+_TEXTS = ("text", "document", "page_content", "content", "chunk", "_node_content")
+"""Where frameworks keep a chunk's text in the metadata of stores that hold no text."""
+
+
+def _kind_of(span: Span) -> SpanKind | None:
+    """A search of a store; other operations of it (upsert, delete) are no retrieval."""
+    attributes = span.attributes
+    if any(name in attributes for name in _QUERY_ATTRIBUTES):
+        return SpanKind.RETRIEVER
+    if not any(name in attributes for name in _SYSTEMS):
+        return None
+    told = attributes.get("spring.ai.kind") == "vector_store" or any(
+        event.name in _READERS for event in span.events
+    )
+    searching = any(attributes.get(name) in _QUERIES for name in _OPERATIONS)
+    return SpanKind.RETRIEVER if (told and searching) or "pinecone.query" in span.name else None
+
+
+def _number(raw: object) -> float | None:
+    """Milvus's distances are text."""
+    if isinstance(raw, str):
+        try:
+            raw = float(raw)
+        except ValueError:
+            return None
+    return values.as_number(raw)
+
+
+def _map(raw: object, flags: set[Flag]) -> Mapping[str, Any] | None:
+    """Metadata as JSON (Chroma) or as Python text (Pinecone, Milvus)."""
+    found = raw
+    if isinstance(raw, str):
+        try:
+            found = filters.unprinted(raw)
+        except UnparsedFilter:
+            flags.add(Flag.TRUNCATED_JSON)
+    return found if isinstance(found, Mapping) else None
+
+
+def _found(event: SpanEvent, prefix: str, metadata_name: str, flags: set[Flag]) -> FoundDocument:
+    """One result; Milvus's `query` logs the entity's own fields without a prefix."""
+    attributes = event.attributes
+    if not any(name.startswith(prefix) for name in attributes):
+        attributes = {f"{prefix}.id": attributes.get("id"), f"{prefix}.{metadata_name}": dict(attributes)}
+    identity = attributes.get(f"{prefix}.id")
+    score, distance = (
+        _number(attributes.get(f"{prefix}.score")),
+        _number(attributes.get(f"{prefix}.distance")),
+    )
+    kind = ScoreKind.SIMILARITY if score is not None else ScoreKind.DISTANCE if distance is not None else None
+    metadata = _map(attributes.get(f"{prefix}.{metadata_name}"), flags)
+    text = attributes.get(f"{prefix}.document")
+    if not isinstance(text, str):
+        text = (
+            next((metadata[name] for name in _TEXTS if isinstance(metadata.get(name), str)), None)
+            if metadata
+            else None
+        )
+    return FoundDocument(
+        id=None if identity is None else str(identity),
+        id_source=None if identity is None else IdSource.LOGGED,
+        score=distance if score is None else score,
+        score_kind=kind,
+        metadata=metadata,
+        text=text,
+    )
+
+
+_READERS = {
+    "db.query.result": ("db.query.result", "metadata"),
+    "db.search.result": ("db.search.result", "entity"),
+}
+
+
+def _results(event_name: str) -> Any:
+    prefix, metadata_name = _READERS[event_name]
+
+    def read(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[FoundDocument, ...] | None:
+        if _tells_the_first_only(span):
+            flags.add(Flag.DOCS_UNKNOWN)
+        return (
+            tuple(
+                _found(event, prefix, metadata_name, flags)
+                for event in span.events
+                if event.name == event_name
+            )
+            or None
+        )
+
+    return read
+
+
+def _tells_the_first_only(span: Span) -> bool:
+    """OpenLLMetry's Chroma wrapper makes one event a query, of its best result: what else came back is unknown."""
+    asked = span.attributes.get("db.chroma.query.n_results", 10)
+    several = isinstance(asked, int) and asked > 1
+    return several and len(span.events) == 1 and span.scope.name == "opentelemetry.instrumentation.chromadb"
+
+
+def _none_found(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[FoundDocument, ...] | None:
+    return () if raw == 0 else None
+
+
+def _top_k(span: Span, raw: AttributeValue, flags: set[Flag]) -> int | None:
+    """Spring AI writes it as text."""
+    return values.whole(span, int(raw) if isinstance(raw, str) and raw.isdecimal() else raw, flags)
+
+
+_RULES = {
+    Field.INPUT: (Rule("db.vector.query.content", values.filled),),
+    Field.DOCUMENTS: (
+        Rule("db.query.result", _results("db.query.result"), spread=True),
+        Rule("db.search.result", _results("db.search.result"), spread=True),
+        Rule(_SEARCH_COUNT, _none_found),
+    ),
+    Field.FILTER: (
+        Rule("db.chroma.query.where", filters.logged("chroma")),
+        Rule("pinecone.query.filter", filters.logged("pinecone")),
+        Rule("db.milvus.search.filter", filters.logged("milvus")),
+        Rule("db.milvus.query.filter", filters.logged("milvus")),
+        Rule("db.vector.query.filter", filters.logged()),
+    ),
+    Field.TOP_K: tuple(
+        Rule(name, _top_k)
+        for name in (
+            "db.vector.query.top_k",
+            "db.chroma.query.n_results",
+            "pinecone.query.top_k",
+            "db.milvus.search.limit",
+            "db.milvus.query.limit",
+        )
+    ),
+}
+
+CONVENTION = Convention("vector_db", _RULES, _kind_of)
