@@ -2,12 +2,13 @@
 
 Spans hang together by parent ids; spans that share a parent which never came hang together through it. In each such
 tree the topmost workflow, chain or agent is the anchor, so that an HTTP server span above it changes nothing; a tree
-without one is named after its top.
+without one is named after its top. Where one trace holds several requests, some of them in pieces whose parents never
+came, pieces are put together by time: a retrieval, and what follows it until the next request begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collectors.conventions import ANCHOR_KINDS, SpanKind
@@ -44,7 +45,8 @@ def requests_in(nodes: Mapping[str, Node]) -> list[Request]:
     anchored = [one for one in requests if _is_anchored(nodes, one)]
     if len(anchored) == 1 and len(requests) > 1:
         return [_joined(anchored[0], requests)]
-    return sorted(requests, key=lambda one: (_start(nodes, one), one.anchor))
+    ordered = sorted(requests, key=lambda one: (_start(nodes, one), one.anchor))
+    return ordered if len(ordered) < 2 else _pieced(nodes, ordered, {one.anchor for one in anchored})
 
 
 @dataclass(slots=True)
@@ -120,10 +122,21 @@ def _split(nodes: Mapping[str, Node], top: str, members: _Members) -> list[Reque
         return [Request(anchor, everything, has_root, top not in nodes)]
     subtrees = {key: _below([key], members.children) for key in whole}
     shared = everything.difference(*subtrees.values())
+    if top not in nodes:
+        # What only shares a parent that never came is a piece of its own, of whichever request it fits.
+        pieces = [
+            key
+            for key in members.tops
+            if key not in subtrees and subtrees.keys().isdisjoint(_below([key], members.children))
+        ]
+        loose = [Request(key, frozenset(_below([key], members.children)), False, True) for key in pieces]
+        shared = shared.difference(*(one.keys for one in loose))
+    else:
+        loose = []
     above = {key: _ancestors(nodes, key) for key in whole}
     stray = shared.difference(*above.values())
     first = min(whole, key=lambda key: (nodes[key].span.start_ns, key))
-    return [
+    return loose + [
         Request(
             key,
             frozenset(subtrees[key] | above[key] | (stray if key == first else set())),
@@ -171,6 +184,30 @@ def _ancestors(nodes: Mapping[str, Node], key: str) -> set[str]:
 def _is_anchored(nodes: Mapping[str, Node], request: Request) -> bool:
     anchor = nodes.get(request.anchor)
     return anchor is not None and (anchor.kind in ANCHOR_KINDS or request.has_root)
+
+
+def _pieced(
+    nodes: Mapping[str, Node], ordered: Sequence[Request], anchored: Collection[str]
+) -> list[Request]:
+    """The requests with orphaned pieces put together: a piece belongs to the retrieval before it, unless a request
+    has begun between them or both have a retrieval of their own. `ordered` is by start."""
+    given: list[Request] = []
+    latest: int | None = None
+    for one in ordered:
+        if not one.orphaned or one.anchor in anchored:
+            latest = None
+            given.append(one)
+        elif latest is None or _retrieves(nodes, one):
+            latest = len(given)
+            given.append(one)
+        else:
+            before = given[latest]
+            given[latest] = Request(before.anchor, before.keys | one.keys, False, True)
+    return given
+
+
+def _retrieves(nodes: Mapping[str, Node], request: Request) -> bool:
+    return any(nodes[key].kind is SpanKind.RETRIEVER for key in request.keys)
 
 
 def _joined(main: Request, requests: Iterable[Request]) -> Request:

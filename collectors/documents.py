@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
+from itertools import zip_longest
 
 from collectors.conventions import Field, FoundDocument, SpanKind, openinference_io
 from collectors.predicate import Predicate, split
@@ -14,8 +15,10 @@ from collectors.trace import AppliedFilter, Document, Flag, IdSource, Reranking,
 
 _RERANK_SCORE = "relevance_score"
 """Where LangChain's compressors put the reranker's score."""
-_SHARED = ("query", "filter")
+_SHARED = ("query", "filter", "top_k")
 """What spans of one nested retrieval may say for each other."""
+_DEPTH = 16
+"""Retrievers nested deeper than this are left out."""
 
 
 class DocumentReader:
@@ -41,21 +44,28 @@ class DocumentReader:
         retrievals: list[Retrieval] = []
         reranked: Reranking | None = None
         for outer in self._view.outermost(SpanKind.RETRIEVER):
-            found = self._retrieval(outer)
-            inner = [self._retrieval(span) for span in self._view.nearest_below(outer, SpanKind.RETRIEVER)]
-            inner = [one for one in inner if one.documents is not None]
-            if found.documents is not None and all(_ids(one) == _ids(found) for one in inner):
-                retrievals.append(reduce(_inherit, inner, found))
-                continue
-            if not inner:
-                retrievals.append(found)
-                continue
-            retrievals.extend(_inherit(one, found) for one in inner)
-            if found.documents is not None:
-                candidates = _known(document for one in inner for document in one.documents or ())
-                reranked = Reranking(span_id=outer.span_id, input_ids=candidates, documents=found.documents)
+            found, last = self._told(outer, _DEPTH)
+            retrievals.extend(found)
+            reranked = last or reranked
         self._flag(retrievals)
         return tuple(retrievals), self._reranking() or reranked
+
+    def _told(self, span: Span, depth: int) -> tuple[list[Retrieval], Reranking | None]:
+        """What a retriever and those in it tell: what only one says of a retrieval, all of it have said."""
+        found, reranked = self._retrieval(span), None
+        inner: list[Retrieval] = []
+        for below in self._view.nearest_below(span, SpanKind.RETRIEVER) if depth else ():
+            retrievals, last = self._told(below, depth - 1)
+            inner.extend(retrievals)
+            reranked = last or reranked
+        told = [one for one in inner if one.documents is not None]
+        found = reduce(_inherit, (one for one in inner if one.documents is None), found)
+        if not told or (found.documents is not None and all(_is_same(one, found) for one in told)):
+            return [reduce(_inherit, told, found)], reranked
+        if found.documents is not None:
+            candidates = _known(document for one in told for document in one.documents or ())
+            reranked = Reranking(span_id=span.span_id, input_ids=candidates, documents=found.documents)
+        return [_inherit(one, found) for one in told], reranked
 
     def _retrieval(self, span: Span) -> Retrieval:
         view = self._view
@@ -149,7 +159,6 @@ class DocumentReader:
         if identity is None and found.text:
             digest = hashlib.blake2s(found.text.encode("utf-8", "surrogatepass"), digest_size=8)
             identity, source = f"text:{digest.hexdigest()}", IdSource.DERIVED
-            self._view.flags.add(Flag.DERIVED_IDS)
         return Document(
             id=identity,
             id_source=source,
@@ -165,10 +174,21 @@ class DocumentReader:
         documents = [document for one in retrievals for document in one.documents or ()]
         if documents and all(one.score is None for one in documents):
             self._view.flags.add(Flag.NO_SCORES)
+        if any(one.id_source is IdSource.DERIVED for one in documents):
+            self._view.flags.add(Flag.DERIVED_IDS)
 
 
-def _ids(retrieval: Retrieval) -> tuple[str | None, ...] | None:
-    return None if retrieval.documents is None else tuple(one.id for one in retrieval.documents)
+def _is_same(inner: Retrieval, outer: Retrieval) -> bool:
+    """Whether both gave the same documents in the same order, by id or by text; the inner may have told of the first
+    only."""
+    told, given = inner.documents or (), outer.documents or ()
+    whole = len(told) == len(given) or (
+        0 < len(told) < len(given) and inner.top_k is not None and inner.top_k >= len(given)
+    )
+    return whole and all(
+        one.id == other.id or (one.text is not None and one.text == other.text)
+        for one, other in zip(told, given, strict=False)
+    )
 
 
 def _known(documents: Iterable[Document] | None) -> tuple[str, ...] | None:
@@ -184,7 +204,24 @@ def _inherit(one: Retrieval, other: Retrieval) -> Retrieval:
         for name in _SHARED
         if getattr(one, name) is None and (said := getattr(other, name)) is not None
     }
+    if one.documents and other.documents and _is_same(other, one):
+        pairs = zip_longest(one.documents, other.documents)
+        missing["documents"] = tuple(_filled_in(first, second) for first, second in pairs)
     return one.model_copy(update=missing) if missing else one
+
+
+def _filled_in(one: Document, other: Document | None) -> Document:
+    """With the other's score where it has none, and the other's id where its own is only derived."""
+    if other is None:
+        return one
+    update: dict[str, object] = {}
+    if one.score is None and other.score is not None:
+        update = {"score": other.score, "score_kind": other.score_kind}
+    if one.id_source in (None, IdSource.DERIVED) and other.id_source not in (None, IdSource.DERIVED):
+        update |= {"id": other.id, "id_source": other.id_source}
+    if one.metadata is None and other.metadata is not None:
+        update["metadata"] = other.metadata
+    return one.model_copy(update=update) if update else one
 
 
 def _merged(found: FoundDocument, raw: FoundDocument) -> FoundDocument:

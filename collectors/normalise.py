@@ -51,7 +51,8 @@ class NormaliseSettings(BaseModel):
         description="Keys of a trace's metadata that may hold the session, where no attribute does.",
     )
     user_keys: tuple[str, ...] = Setting(
-        ("user_id",), description="Keys of a trace's metadata that may hold the user, where no attribute does."
+        ("user_id",),
+        description="Keys of a trace's metadata that may hold the user, where no attribute does.",
     )
     user_salt: SecretStr = Setting(
         SecretStr(""), description="Mixed into the hash of user ids, so that they cannot be found by trying."
@@ -135,8 +136,8 @@ class _Reader:
         of the user in what the first model was sent (which may be a prompt that the service wrote around it)."""
         view = self._view
         query = view.first(Field.QUERY, "query")
-        if query is None and view.anchor is not None and view.kind(view.anchor) in _SPEAKS:
-            query = view.read(Field.INPUT, view.anchor, "query")
+        if query is None:
+            query = view.first_of(Field.INPUT, self._speakers(), "query")
         if query is None:
             query = next((one.query for one in retrievals if one.query is not None), None)
             if query is not None:
@@ -159,11 +160,10 @@ class _Reader:
         return said, self._error(failed) if said is None and failed else None
 
     def _spoken(self) -> str | None:
-        view, anchor = self._view, self._view.anchor
-        if anchor is not None and view.kind(anchor) in _SPEAKS:
-            said: str | None = view.read(Field.OUTPUT, anchor, "answer")
-            if said is not None:
-                return said
+        view = self._view
+        said: str | None = view.first_of(Field.OUTPUT, self._speakers(), "answer")
+        if said is not None:
+            return said
         models = sorted(
             view.of_kind(SpanKind.LLM), key=lambda span: (span.end_ns, span.start_ns), reverse=True
         )
@@ -171,6 +171,10 @@ class _Reader:
         if said is not None:
             view.flags.add(Flag.ANSWER_FROM_LEAF)
         return said
+
+    def _speakers(self) -> list[Span]:
+        """Spans that may be asked the question and give the answer of the whole request."""
+        return [span for span in self._view.speakers() if self._view.kind(span) in _SPEAKS]
 
     def _error(self, failed: Sequence[Span]) -> TraceError:
         """Type and message from the most believed span that tells either."""

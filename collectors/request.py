@@ -29,6 +29,8 @@ _INDEXED = (
 )  # fmt: skip
 """Fields that are looked for in all spans of a request at once."""
 
+_STEPS = ANCHOR_KINDS | {SpanKind.RETRIEVER, SpanKind.RERANKER, SpanKind.LLM, SpanKind.TOOL}
+
 _WANTED = frozenset(rule.attribute for field in _INDEXED for _, rule in RULES[field])
 
 
@@ -105,6 +107,16 @@ class RequestView:
             seen.add(up.span_id)
             yield up
             up = self.by_id.get(up.parent_id or "")
+
+    def speakers(self) -> Iterator[Span]:
+        """The anchor, and what it merely wraps: its only step of weight, where that may stand for a request too."""
+        span = self.anchor
+        seen: set[str] = set()
+        while span is not None and span.span_id not in seen:
+            seen.add(span.span_id)
+            yield span
+            steps = [one for one in self._children.get(span.span_id, ()) if self.kind(one) in _STEPS]
+            span = steps[0] if len(steps) == 1 and self.kind(steps[0]) in ANCHOR_KINDS else None
 
     def read(self, field: Field, span: Span, into: str | None = None) -> Any:
         """The field as this span gives it; `into` names the trace's field to note the source under."""
