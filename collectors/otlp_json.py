@@ -22,7 +22,7 @@ from collectors.otlp_json_values import (
     members,
     parent_identifier,
     read_attributes,
-    text,
+    string,
     time_ns,
 )
 from collectors.otlp_limits import Caps, Limits
@@ -115,7 +115,7 @@ def _origin(group: Any, scope_spans: Any, limits: Limits) -> Origin:
         raise SpanRefused(SpanReason.BAD_STRUCTURE, "the scope is no object")
     return Origin(
         attributes,
-        Scope(text(caps, scope.get("name")), text(caps, scope.get("version"))),
+        Scope(caps.text(string(scope.get("name"))), caps.text(string(scope.get("version")))),
         frozenset(caps.flags),
     )
 
@@ -123,6 +123,8 @@ def _origin(group: Any, scope_spans: Any, limits: Limits) -> Origin:
 def _span(item: object, origin: Origin, limits: Limits) -> Span:
     if not isinstance(item, dict):
         raise SpanRefused(SpanReason.BAD_STRUCTURE, f"a span that is {type(item).__name__}, not an object")
+    trace_id = identifier(member(item, "traceId"), 16, SpanReason.BAD_TRACE_ID)
+    span_id = identifier(member(item, "spanId"), 8, SpanReason.BAD_SPAN_ID)
     caps = Caps(limits)
     wire_events = members(item, "events")
     events = tuple(_event(caps, event) for event in wire_events[: limits.events])
@@ -130,23 +132,26 @@ def _span(item: object, origin: Origin, limits: Limits) -> Span:
     dropped_below = caps.dropped
     attributes = read_attributes(caps, members(item, "attributes", SpanReason.BAD_ATTRIBUTES))
     status = member(item, "status") or {}
-    code = enumerated(status.get("code"), _STATUSES) if isinstance(status, dict) else 0
+    if not isinstance(status, dict):
+        raise SpanRefused(
+            SpanReason.BAD_STRUCTURE, f"a status that is {type(status).__name__}, not an object"
+        )
     return Span(
-        trace_id=identifier(member(item, "traceId"), 16, SpanReason.BAD_TRACE_ID),
-        span_id=identifier(member(item, "spanId"), 8, SpanReason.BAD_SPAN_ID),
+        trace_id=trace_id,
+        span_id=span_id,
         parent_id=parent_identifier(member(item, "parentSpanId")),
-        name=caps.name(text(caps, item.get("name"))),
+        name=caps.name(string(item.get("name"))),
         start_ns=time_ns(member(item, "startTimeUnixNano")),
         end_ns=time_ns(member(item, "endTimeUnixNano")),
         attributes=attributes,
         kind=enumerated(item.get("kind"), _KINDS),
-        status=status_code(code),
-        status_message=text(caps, status.get("message")) if isinstance(status, dict) else "",
+        status=status_code(enumerated(status.get("code"), _STATUSES)),
+        status_message=caps.text(string(status.get("message"))),
         events=events,
         links=links,
         dropped_attributes=count(member(item, "droppedAttributesCount")) + caps.dropped - dropped_below,
         dropped_events=count(member(item, "droppedEventsCount")) + max(0, len(wire_events) - limits.events),
-        trace_state=text(caps, member(item, "traceState")),
+        trace_state=caps.text(string(member(item, "traceState"))),
         resource=origin.resource,
         scope=origin.scope,
         flags=origin.flags | caps.flags,
@@ -156,9 +161,7 @@ def _span(item: object, origin: Origin, limits: Limits) -> Span:
 def _event(caps: Caps, item: object) -> SpanEvent:
     attributes = read_attributes(caps, members(item, "attributes"))
     assert isinstance(item, dict)  # `members` has refused anything else
-    return SpanEvent(
-        caps.name(text(caps, item.get("name"))), time_ns(member(item, "timeUnixNano")), attributes
-    )
+    return SpanEvent(caps.name(string(item.get("name"))), time_ns(member(item, "timeUnixNano")), attributes)
 
 
 def _link(caps: Caps, item: object) -> SpanLink:

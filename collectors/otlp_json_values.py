@@ -74,22 +74,29 @@ def time_ns(value: object) -> int:
 
 
 def identifier(value: object, size: int, reason: SpanReason) -> str:
-    if not isinstance(value, str):
-        raise SpanRefused(reason, "no id")
-    found = (
-        value.lower()
-        if len(value) == 2 * size and _HEX.fullmatch(value)
-        else _from_base64(value, reason).hex()
-    )
-    if len(found) != 2 * size or not found.strip("0"):
-        raise SpanRefused(reason, f"{value[:64]!r}: {size} bytes, not all zero, are needed")
+    """An id of so many bytes, not all zero, as lower-case hexadecimal."""
+    found = _hexadecimal(value, size, reason)
+    if not found.strip("0"):
+        raise SpanRefused(reason, f"{value!r} is all zero")
     return found
 
 
 def parent_identifier(value: object) -> str | None:
+    """The parent's id; None where it is absent, empty or all zero."""
     if value is None or (isinstance(value, str) and not value.strip("0")):
         return None
-    return identifier(value, 8, SpanReason.BAD_PARENT_ID)
+    found = _hexadecimal(value, 8, SpanReason.BAD_PARENT_ID)
+    return found if found.strip("0") else None
+
+
+def _hexadecimal(value: object, size: int, reason: SpanReason) -> str:
+    if not isinstance(value, str):
+        raise SpanRefused(reason, "no id")
+    is_hex = len(value) == 2 * size and _HEX.fullmatch(value)
+    found = value.lower() if is_hex else _from_base64(value, reason).hex()
+    if len(found) != 2 * size:
+        raise SpanRefused(reason, f"{value[:64]!r} is not of {size} bytes")
+    return found
 
 
 def _from_base64(value: str, reason: SpanReason) -> bytes:
@@ -100,12 +107,13 @@ def _from_base64(value: str, reason: SpanReason) -> bytes:
         raise SpanRefused(reason, f"{value[:64]!r} is neither hexadecimal nor base64") from error
 
 
-def text(caps: Caps, value: object) -> str:
+def string(value: object) -> str:
+    """A string that any store takes; absent is empty."""
     if value is None:
         return ""
     if not isinstance(value, str):
         raise SpanRefused(SpanReason.BAD_STRUCTURE, f"{type(value).__name__} where a string should be")
-    return caps.text(_whole_characters(value))
+    return _whole_characters(value)
 
 
 def _whole_characters(value: str) -> str:
@@ -124,9 +132,9 @@ def _attribute(caps: Caps, depth: int, entry: object) -> tuple[str, AttributeVal
         raise SpanRefused(
             SpanReason.BAD_ATTRIBUTES, f"an attribute that is {type(entry).__name__}, not an object"
         )
-    key = entry.get("key")
+    key = entry.get("key") or ""  # ProtoJSON leaves out what is empty
     if not isinstance(key, str):
-        raise SpanRefused(SpanReason.BAD_ATTRIBUTES, "an attribute without a key")
+        raise SpanRefused(SpanReason.BAD_ATTRIBUTES, f"a key that is {type(key).__name__}, not a string")
     return _whole_characters(key), _value(caps, entry.get("value"), depth)
 
 

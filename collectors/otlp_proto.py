@@ -83,7 +83,7 @@ def _parsed(message: Wire, raw: bytes, shape: Shape, limits: Limits) -> Wire:
         if len(raw) > _PRUNABLE_BYTES:
             raise SpanRefused(SpanReason.BAD_STRUCTURE, str(error)) from error
         try:
-            message.ParseFromString(prune(raw, shape, limits.depth))
+            message.ParseFromString(prune(raw, shape, limits.depth + 1))
         except (DecodeError, Undecodable) as still:
             raise SpanRefused(SpanReason.BAD_STRUCTURE, str(still)) from still
     return message
@@ -161,10 +161,10 @@ def _value(caps: Caps, value: AnyValue, depth: int) -> AttributeValue:
 
 
 def _nested(caps: Caps, value: AnyValue, kind: str | None, depth: int) -> AttributeValue:
-    if caps.too_deep(depth):
+    if kind is None or caps.too_deep(depth):
         return None
     if kind == "array_value":
         return [_value(caps, item, depth + 1) for item in value.array_value.values]
     if kind == "kvlist_value":
         return _attributes(caps, value.kvlist_value.values, depth + 1)
-    return None
+    return None  # a kind of later versions

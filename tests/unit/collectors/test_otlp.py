@@ -257,7 +257,7 @@ def test_json_values(value: object, read: object) -> None:
         ({"startTimeUnixNano": -1}, SpanReason.BAD_TIME),
         ({"endTimeUnixNano": True}, SpanReason.BAD_TIME),
         ({"attributes": {"a": "b"}}, SpanReason.BAD_ATTRIBUTES),
-        ({"attributes": [{"value": {}}]}, SpanReason.BAD_ATTRIBUTES),
+        ({"attributes": [{"key": 5, "value": {}}]}, SpanReason.BAD_ATTRIBUTES),
         ({"attributes": [{"key": "a", "value": "b"}]}, SpanReason.BAD_ATTRIBUTES),
         ({"attributes": [{"key": "a", "value": {"intValue": "1e9"}}]}, SpanReason.BAD_ATTRIBUTES),
         ({"attributes": [{"key": "a", "value": {"intValue": str(2**63)}}]}, SpanReason.BAD_ATTRIBUTES),
@@ -266,6 +266,7 @@ def test_json_values(value: object, read: object) -> None:
         ({"attributes": [{"key": "a", "value": {"bytesValue": "?"}}]}, SpanReason.BAD_ATTRIBUTES),
         ({"name": 5}, SpanReason.BAD_STRUCTURE),
         ({"events": [5]}, SpanReason.BAD_STRUCTURE),
+        ({"status": "STATUS_CODE_OK"}, SpanReason.BAD_STRUCTURE),
         ({"links": [{"traceId": "no"}]}, SpanReason.BAD_STRUCTURE),
     ],
 )
