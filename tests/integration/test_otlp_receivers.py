@@ -77,34 +77,72 @@ class Counted(NullEvents):
         self.counts[f"{source} held back"] += 1
 
 
-@pytest.fixture
-def sink() -> Sink:
-    return Sink()
+class Wiring:
+    """What the receivers are wired to in the test that runs: they live as long as the module, since one takes half a
+    second to stop."""
+
+    def __init__(self) -> None:
+        self.sink = Sink()
+        self.events = Counted()
+        self.failures: list[BaseException] = []
+
+    def offer(self, batch: SpanBatch) -> bool:
+        return self.sink.offer(batch)
+
+    def failed(self, error: BaseException) -> None:
+        self.failures.append(error)
+
+
+class WiredEvents(NullEvents):
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+
+    def received(self, source: str, spans: int) -> None:
+        self._wiring.events.received(source, spans)
+
+    def rejected(self, source: str, reason: str, count: int = 1) -> None:
+        self._wiring.events.rejected(source, reason, count)
+
+    def held_back(self, source: str) -> None:
+        self._wiring.events.held_back(source)
+
+
+@pytest.fixture(scope="module")
+def wiring() -> Wiring:
+    return Wiring()
 
 
 @pytest.fixture
-def events() -> Counted:
-    return Counted()
+def sink(wiring: Wiring) -> Sink:
+    wiring.sink = Sink()
+    return wiring.sink
+
+
+@pytest.fixture(autouse=True)
+def events(wiring: Wiring) -> Counted:
+    wiring.events = Counted()
+    return wiring.events
 
 
 @pytest.fixture
-def failures() -> list[BaseException]:
-    return []
+def failures(wiring: Wiring) -> list[BaseException]:
+    wiring.failures = []
+    return wiring.failures
 
 
-@pytest.fixture
-def grpc_receiver(sink: Sink, events: Counted, failures: list[BaseException]) -> Iterator[OtlpGrpcReceiver]:
+@pytest.fixture(scope="module")
+def grpc_receiver(wiring: Wiring) -> Iterator[OtlpGrpcReceiver]:
     settings = OtlpGrpcSettings(port=0, retry_delay_s=0.1, max_message_bytes=100_000)
-    with OtlpGrpcReceiver(settings, sink, events, on_failure=failures.append) as receiver:
+    with OtlpGrpcReceiver(settings, wiring, WiredEvents(wiring), on_failure=wiring.failed) as receiver:
         yield receiver
 
 
-@pytest.fixture
-def http_receiver(sink: Sink, events: Counted, failures: list[BaseException]) -> Iterator[OtlpHttpReceiver]:
+@pytest.fixture(scope="module")
+def http_receiver(wiring: Wiring) -> Iterator[OtlpHttpReceiver]:
     settings = OtlpHttpSettings(
         port=0, retry_delay_s=0.1, max_message_bytes=100_000, read_timeout_s=1, workers=4
     )
-    with OtlpHttpReceiver(settings, sink, events, on_failure=failures.append) as receiver:
+    with OtlpHttpReceiver(settings, wiring, WiredEvents(wiring), on_failure=wiring.failed) as receiver:
         yield receiver
 
 
