@@ -84,13 +84,16 @@ class Span:
     resource: Mapping[str, AttributeValue] = field(default_factory=dict)
     scope: Scope = field(default_factory=Scope)
     flags: frozenset[SpanFlag] = frozenset()
+    is_log: bool = False
+    """A log record: a span of no length under the one that it tells of, with the record as its one event."""
 
 
 class Receipt:
     """Counts the holders of one message (a Kafka record) and calls `on_finished` once when the last lets go.
 
-    The collector makes it with one hold, hands it over with the batch and releases its own hold; assembly holds it
-    for every open request that still needs the message. Only when all have released may the offset be committed.
+    The collector makes it with one hold, which goes with the batch to whoever takes it: that one holds it for every
+    open request that still needs the message, then releases the first hold. Only when all have released may the
+    offset be committed.
     Thread-safe.
 
     >>> done = []
@@ -143,6 +146,8 @@ class SpanBatch:
     receipt: Receipt | None = None
     source: str = ""
     """Which collector it came through: `otlp_grpc`, `otlp_http`, `kafka`, `replay`."""
+    ignored: int = 0
+    """Log records that tell of no request: well-formed, and not for us."""
 
 
 class SpanSink(Protocol):
