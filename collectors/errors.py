@@ -24,7 +24,7 @@ class Reason(StrEnum):
     JAEGER_JSON = "jaeger_json"
     ZIPKIN_JSON = "zipkin_json"
     LOGS = "logs"
-    """An OTLP export request for logs: well-formed, but nothing here reads it yet."""
+    """An OTLP export request for logs where only one for spans is read."""
     METRICS = "metrics"
     UNKNOWN_FORMAT = "unknown_format"
     """A capture file whose name tells no known format."""

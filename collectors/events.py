@@ -6,6 +6,9 @@ from typing import Protocol
 
 from collectors.span import SpanBatch
 
+ORDINARY_LOG = "ordinary_log"
+"""Counts log records that tell of no request: taken from their sender, who is not told, and left alone."""
+
 
 class CollectorEvents(Protocol):
     """Counts what collectors do. Called from several threads at once; must be quick and must not raise.
@@ -73,3 +76,5 @@ def count_taken(events: CollectorEvents, source: str, batch: SpanBatch) -> None:
         events.received(source, len(batch.spans))
     for rejection in batch.rejected:
         events.rejected(source, rejection.reason)
+    if batch.ignored:
+        events.rejected(source, ORDINARY_LOG, batch.ignored)

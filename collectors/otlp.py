@@ -13,11 +13,21 @@ from collections.abc import Callable
 from collectors.errors import Reason, Undecodable
 from collectors.otlp_json import read_json
 from collectors.otlp_limits import Limits
+from collectors.otlp_logs import are_logs, read_logs_json, read_logs_proto
 from collectors.otlp_proto import read_proto
 from collectors.otlp_wire import varint
 from collectors.span import SpanBatch
 
-__all__ = ["Limits", "decode", "decode_json", "decode_proto", "gunzip"]
+__all__ = [
+    "Limits",
+    "decode",
+    "decode_any_json",
+    "decode_json",
+    "decode_logs_json",
+    "decode_logs_proto",
+    "decode_proto",
+    "gunzip",
+]
 
 _GZIP = b"\x1f\x8b"
 _SCHEMA_REGISTRY = 0
@@ -32,8 +42,9 @@ _DEFAULTS = Limits()
 
 
 def decode(raw: bytes, limits: Limits = _DEFAULTS) -> SpanBatch:
-    """Read one message of unknown encoding: gzip, a Schema-Registry prefix, JSON (an object or a bare array)
-    or, last, protobuf. No bytes at all are a valid request without spans, as a Kafka tombstone is too.
+    """Read one message of unknown encoding, of spans or of log records: gzip, a Schema-Registry prefix, JSON (an
+    object or a bare array) or, last, protobuf. No bytes at all are a valid request without spans, as a Kafka
+    tombstone is too.
 
     Raises `Undecodable`, and nothing else whatever the bytes.
 
@@ -54,6 +65,21 @@ def decode_proto(raw: bytes, limits: Limits = _DEFAULTS) -> SpanBatch:
 def decode_json(raw: bytes, limits: Limits = _DEFAULTS) -> SpanBatch:
     """Read one JSON `ExportTraceServiceRequest`, or a bare array of `ResourceSpans`. Raises `Undecodable`."""
     return _fenced(lambda: read_json(_checked(raw, limits), limits))
+
+
+def decode_logs_proto(raw: bytes, limits: Limits = _DEFAULTS) -> SpanBatch:
+    """Read one protobuf `ExportLogsServiceRequest`. Raises `Undecodable`."""
+    return _fenced(lambda: read_logs_proto(_checked(raw, limits), limits))
+
+
+def decode_logs_json(raw: bytes, limits: Limits = _DEFAULTS) -> SpanBatch:
+    """Read one JSON `ExportLogsServiceRequest`. Raises `Undecodable`."""
+    return _fenced(lambda: read_logs_json(_checked(raw, limits), limits))
+
+
+def decode_any_json(raw: bytes, limits: Limits = _DEFAULTS) -> SpanBatch:
+    """Read one JSON export request, of spans or of log records. Raises `Undecodable`."""
+    return _fenced(lambda: _read_any_json(_checked(raw, limits), limits))
 
 
 def gunzip(raw: bytes, cap: int) -> bytes:
@@ -124,10 +150,25 @@ def _unframed(raw: bytes) -> bytes:
 
 def _sniff(raw: bytes, limits: Limits) -> SpanBatch:
     if not _JSON.match(raw):
-        return read_proto(raw, limits)
+        return _read_any_proto(raw, limits)
     if raw[0] != _EXPORT_REQUEST:
-        return read_json(raw, limits)
+        return _read_any_json(raw, limits)
     try:
-        return read_proto(raw, limits)
+        return _read_any_proto(raw, limits)
     except Undecodable:  # it was a line feed
+        return _read_any_json(raw, limits)
+
+
+def _read_any_json(raw: bytes, limits: Limits) -> SpanBatch:
+    try:
         return read_json(raw, limits)
+    except Undecodable as refused:
+        if refused.reason is not Reason.LOGS:
+            raise
+        return read_logs_json(raw, limits)
+
+
+def _read_any_proto(raw: bytes, limits: Limits) -> SpanBatch:
+    batch = read_proto(raw, limits)
+    misread = batch.rejected and not batch.spans and are_logs(raw)
+    return read_logs_proto(raw, limits) if misread else batch

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from collectors.errors import Reason, Undecodable
-from collectors.otlp import Limits, decode_json, decode_proto
+from collectors.otlp import Limits, decode, decode_any_json
 from collectors.span import SpanBatch
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def read_batches(
 ) -> Iterator[SpanBatch]:
     """The batches of spans in the captures, in order.
 
-    What cannot be read (a bad line, a file that is no capture, a request for logs) is handed to `on_skipped`, or
+    What cannot be read (a bad line, a file that is no capture, a request for metrics) is handed to `on_skipped`, or
     logged where there is none, and the rest is read all the same. Raises `FileNotFoundError` for a path that is not
     there, before anything is read.
     """
@@ -115,7 +115,7 @@ def _format(path: Path) -> Format | None:
 
 
 def _decoded(raw: bytes, capture: Capture, limits: Limits) -> SpanBatch:
-    read = decode_proto if capture.format is Format.PROTOBUF else decode_json
+    read = decode if capture.format is Format.PROTOBUF else decode_any_json
     return replace(read(raw, limits), source=SOURCE)
 
 

@@ -101,7 +101,6 @@ def test_a_request_whose_length_looks_like_a_brace_is_protobuf() -> None:
         (b'{"spans": []}', Reason.NOT_OTLP),
         (b'{"data": [{"traceID": "1", "spans": []}]}', Reason.JAEGER_JSON),
         (b'[{"traceId": "1", "id": "2", "name": "a"}]', Reason.ZIPKIN_JSON),
-        (b'{"resourceLogs": []}', Reason.LOGS),
         (b'{"resource_metrics": [{}]}', Reason.METRICS),
     ],
 )

@@ -72,12 +72,12 @@ def test_folders_are_read_in_sorted_order_and_only_their_captures(tmp_path: Path
 
 def test_a_bad_line_is_named_and_its_neighbours_survive(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text("\n".join([request("a"), "{oops", request("c"), '{"resourceLogs": []}', request("e")]))
+    path.write_text("\n".join([request("a"), "{oops", request("c"), '{"resourceMetrics": []}', request("e")]))
     read, skipped = names(path)
     assert read == ["a", "c", "e"]
     assert [(skip.path, skip.line, skip.reason) for skip in skipped] == [
         (path, 2, Reason.BAD_JSON),
-        (path, 4, Reason.LOGS),
+        (path, 4, Reason.METRICS),
     ]
 
 
@@ -156,8 +156,8 @@ def test_every_handed_capture_is_read_whole(shared: Path) -> None:
 
 
 @pytest.mark.part("shared")
-def test_a_capture_of_logs_is_told_from_one_of_spans(shared: Path) -> None:
+def test_a_capture_of_logs_is_read_beside_one_of_spans(shared: Path) -> None:
     path = shared / "fixtures" / "otlp" / "reference-multiservice.feedback-logs.json"
     read, skipped = names(path)
-    assert read == []
-    assert [skip.reason for skip in skipped] == [Reason.LOGS]
+    assert read == ["gen_ai.evaluation.result"] * 4
+    assert skipped == []
