@@ -8,9 +8,15 @@ from typing import Any, NamedTuple
 from collectors.conventions import (
     genai,
     genai_events,
+    haystack,
+    langfuse,
+    langsmith,
+    llamaindex,
+    mlflow,
     openinference,
     openinference_io,
     openllmetry,
+    otel,
     rag,
     vector_db,
 )
@@ -44,11 +50,17 @@ __all__ = [
 CONVENTIONS: tuple[Convention, ...] = (
     rag.CONVENTION,
     openinference.CONVENTION,
+    otel.CONVENTION,
     genai.CONVENTION,
     genai_events.CONVENTION,
     vector_db.CONVENTION,
+    langfuse.CONVENTION,
+    mlflow.CONVENTION,
     openllmetry.CONVENTION,
+    langsmith.CONVENTION,
     openinference_io.CONVENTION,
+    llamaindex.CONVENTION,
+    haystack.CONVENTION,
 )
 """By rank: where two conventions give a field of one span, the earlier one is believed."""
 
@@ -58,12 +70,18 @@ RULES: Mapping[Field, tuple[tuple[str, Rule], ...]] = {
 }
 """All rules of a field by rank, each with its convention's name."""
 
-# A span's own word for its kind outranks what rag.* attributes on it imply.
+# A span's own word for its kind outranks what rag.* attributes on it imply. LangSmith's and MLflow's spans have
+# an operation of GenAI too, which says less.
 _KINDS = (
     openinference.CONVENTION.kind_of,
+    langsmith.CONVENTION.kind_of,
+    langfuse.CONVENTION.kind_of,
+    mlflow.CONVENTION.kind_of,
     genai.CONVENTION.kind_of,
     openllmetry.CONVENTION.kind_of,
     vector_db.CONVENTION.kind_of,
+    llamaindex.CONVENTION.kind_of,
+    haystack.CONVENTION.kind_of,
     rag.CONVENTION.kind_of,
 )
 _ENDINGS = frozenset({SpanKind.LLM, *ANCHOR_KINDS})

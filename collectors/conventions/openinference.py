@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collectors.conventions import values
 from collectors.conventions.convention import Convention, Field, FoundDocument, Read, Rule, SpanKind
 from collectors.conventions.messages import last_assistant_text, last_user_text
+from collectors.conventions.mlflow import is_mlflow
 from collectors.span import AttributeValue, Span
 from collectors.trace import Feedback, Flag, IdSource, ScoreKind
 
@@ -26,6 +27,7 @@ _KINDS = {
     "EVALUATOR": SpanKind.EVALUATOR,
     "GUARDRAIL": SpanKind.GUARDRAIL,
 }
+_KIND = "openinference.span.kind"
 _FIRST_TOKEN = "First Token Stream Event"  # noqa: S105
 _ANNOTATIONS = ("annotations.", "trace.annotations.")
 _CONTEXT_VARIABLES = ("context", "context_str")
@@ -33,7 +35,7 @@ _VERDICTS = {"thumbs_up", "thumbs_down", "regenerate", "copy"}
 
 
 def _kind_of(span: Span) -> SpanKind | None:
-    name = span.attributes.get("openinference.span.kind")
+    name = span.attributes.get(_KIND)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is SpanKind.LLM and _only_builds_a_prompt(span):
         return SpanKind.PROMPT
@@ -141,6 +143,16 @@ def _first_token(span: Span, raw: AttributeValue, flags: set[Flag]) -> int | Non
     return next((event.time_ns for event in span.events if event.name == _FIRST_TOKEN), None)
 
 
+def _on_own_span(read: Read) -> Read:
+    """Names that are not OpenInference's alone are its own only on its spans, which always have a kind."""
+    return lambda span, raw, flags: read(span, raw, flags) if _KIND in span.attributes else None
+
+
+def _metadata(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, object] | None:
+    """MLflow writes one of the same name, which its own table reads."""
+    return None if is_mlflow(span) else values.mapping(span, raw, flags)
+
+
 def _feedback(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[Feedback, ...] | None:
     """What people annotated; a judge's annotations are no feedback."""
     items = [item for prefix in _ANNOTATIONS for item in values.indexed(span, prefix).values()]
@@ -188,9 +200,9 @@ _RULES = {
     Field.MODEL: (Rule("llm.model_name", values.label),),
     Field.PROMPT_VERSION: (Rule("llm.prompt_template.version", values.label),),
     Field.ENCODER_VERSION: (Rule("embedding.model_name", values.label),),
-    Field.SESSION: (Rule("session.id", values.label),),
-    Field.USER: (Rule("user.id", values.label),),
-    Field.METADATA: (Rule("metadata", values.mapping),),
+    Field.SESSION: (Rule("session.id", _on_own_span(values.label)),),
+    Field.USER: (Rule("user.id", _on_own_span(values.label)),),
+    Field.METADATA: (Rule("metadata", _metadata),),
     Field.FEEDBACK: (Rule("annotations", _feedback, spread=True),),
 }
 

@@ -14,7 +14,10 @@ from collectors.conventions import values
 from collectors.conventions.convention import FoundDocument
 from collectors.trace import IdSource, ScoreKind
 
-_LISTS = ("documents", "nodes", "source_nodes", "source_documents", "docs")
+_LISTS = (
+    "documents", "nodes", "source_nodes", "source_documents", "docs", "output", "results", "matches", "points", "hits",
+    "chunks",
+)  # fmt: skip
 _TEXTS = ("page_content", "content", "text", "document")
 _IDS = ("id", "id_", "node_id")
 
