@@ -14,35 +14,33 @@ from typing import Any
 
 from collectors.conventions import filters, values
 from collectors.conventions.convention import Convention, Field, FoundDocument, Rule, SpanKind
+from collectors.dialects.loading import load
 from collectors.predicate import UnparsedFilter
 from collectors.span import AttributeValue, Span, SpanEvent
 from collectors.trace import Flag, IdSource, ScoreKind
 
+_STORES = frozenset({"chroma", "lancedb", "marqo", "milvus", "pinecone", "qdrant", "weaviate"})
 _SYSTEMS = ("db.system", "db.system.name")
 _OPERATIONS = ("db.operation", "db.operation.name")
-_QUERIES = frozenset({"query", "search", "hybrid_search", "similarity_search", "retrieve", "query_points"})
-_QUERY_ATTRIBUTES = (
-    "db.vector.query.top_k", "db.vector.query.filter", "db.vector.query.content", "db.chroma.query.n_results",
-    "db.milvus.search.limit", "db.milvus.search.collection_name", "pinecone.query.top_k", "pinecone.query.filter",
-    "qdrant.search.collection_name", "qdrant.query_points.collection_name",
-)  # fmt: skip
+_SEARCHES = ("query", "search", "hybrid_search", "similarity_search", "recommend")
+"""What the name of an operation that retrieves begins with."""
+_ASKED = ("db.vector.query.top_k", "db.vector.query.filter", "db.vector.query.content")
 _SEARCH_COUNT = "db.milvus.search.result_count"
-_TEXTS = ("text", "document", "page_content", "content", "chunk", "_node_content")
+_TEXTS = ("text", "document", "page_content", "content", "chunk")
 """Where frameworks keep a chunk's text in the metadata of stores that hold no text."""
 
 
 def _kind_of(span: Span) -> SpanKind | None:
     """A search of a store; other operations of it (upsert, delete) are no retrieval."""
     attributes = span.attributes
-    if any(name in attributes for name in _QUERY_ATTRIBUTES):
+    if any(name in attributes for name in _ASKED):
         return SpanKind.RETRIEVER
-    if not any(name in attributes for name in _SYSTEMS):
-        return None
-    told = attributes.get("spring.ai.kind") == "vector_store" or any(
-        event.name in _READERS for event in span.events
-    )
-    searching = any(attributes.get(name) in _QUERIES for name in _OPERATIONS)
-    return SpanKind.RETRIEVER if (told and searching) or "pinecone.query" in span.name else None
+    store, _, operation = span.name.partition(".")
+    if store not in _STORES:
+        store = next((str(attributes[name]).lower() for name in _SYSTEMS if name in attributes), "")
+        operation = next((str(attributes[name]) for name in _OPERATIONS if name in attributes), "")
+    is_store = store in _STORES or attributes.get("spring.ai.kind") == "vector_store"
+    return SpanKind.RETRIEVER if is_store and operation.startswith(_SEARCHES) else None
 
 
 def _number(raw: object) -> float | None:
@@ -60,7 +58,7 @@ def _map(raw: object, flags: set[Flag]) -> Mapping[str, Any] | None:
     found = raw
     if isinstance(raw, str):
         try:
-            found = filters.unprinted(raw)
+            found = load(raw)
         except UnparsedFilter:
             flags.add(Flag.TRUNCATED_JSON)
     return found if isinstance(found, Mapping) else None
@@ -72,26 +70,18 @@ def _found(event: SpanEvent, prefix: str, metadata_name: str, flags: set[Flag]) 
     if not any(name.startswith(prefix) for name in attributes):
         attributes = {f"{prefix}.id": attributes.get("id"), f"{prefix}.{metadata_name}": dict(attributes)}
     identity = attributes.get(f"{prefix}.id")
-    score, distance = (
-        _number(attributes.get(f"{prefix}.score")),
-        _number(attributes.get(f"{prefix}.distance")),
-    )
+    score = _number(attributes.get(f"{prefix}.score"))
+    distance = _number(attributes.get(f"{prefix}.distance"))
     kind = ScoreKind.SIMILARITY if score is not None else ScoreKind.DISTANCE if distance is not None else None
     metadata = _map(attributes.get(f"{prefix}.{metadata_name}"), flags)
-    text = attributes.get(f"{prefix}.document")
-    if not isinstance(text, str):
-        text = (
-            next((metadata[name] for name in _TEXTS if isinstance(metadata.get(name), str)), None)
-            if metadata
-            else None
-        )
+    texts = [attributes.get(f"{prefix}.document"), *((metadata or {}).get(name) for name in _TEXTS)]
     return FoundDocument(
         id=None if identity is None else str(identity),
         id_source=None if identity is None else IdSource.LOGGED,
         score=distance if score is None else score,
         score_kind=kind,
         metadata=metadata,
-        text=text,
+        text=next((text for text in texts if isinstance(text, str)), None),
     )
 
 
