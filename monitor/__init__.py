@@ -1,1 +1,7 @@
 """Wiring and running: configuration, the pipeline, the store, the metrics, the status page, the command line."""
+
+import os
+
+# A sidecar is a guest on its machine. OpenBLAS would spin on every core for matrices that one core does in
+# milliseconds, and it reads this once, when numpy is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

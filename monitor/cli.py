@@ -28,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    if arguments.log_level != "debug":
+        logging.getLogger("kafka").setLevel(logging.WARNING)  # it tells of every fetch of metadata
     try:
         return int(arguments.command(arguments))
     except BrokenPipeError:  # the reader has had enough: `groundwatch inspect ... | head`

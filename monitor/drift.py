@@ -71,8 +71,7 @@ class DriftWatch:
                     if watched.verdict is not None:
                         watched.history.append(Point(time=now, estimate=watched.verdict.evidence))
                 self._publish(version, watched.verdict)
-        current = self._watched.get(self._current)
-        self._signal(None if current is None else current.verdict)
+        self._signal(self._watched.get(self._current))
 
     def states(self) -> dict[str, State]:
         """Every detector's windows and references, by encoder version."""
@@ -140,14 +139,13 @@ class DriftWatch:
 
     def _describe(self, version: str, watched: _Watched) -> DriftStatus:
         verdict, detector = watched.verdict, watched.detector
-        collected = detector.settings.reference_size - detector.reference_missing
         return DriftStatus(
             detector=f"query_drift/{version}",
             statistic=None if verdict is None else verdict.statistic,
             p_value=None if verdict is None else verdict.p_value,
             evidence=None if verdict is None else verdict.evidence,
             threshold=math.log10(detector.settings.run_length) if verdict is None else verdict.threshold,
-            reference_size=collected if verdict is None else verdict.reference_size,
+            reference_size=_collected(detector) if verdict is None else verdict.reference_size,
             current_size=0 if verdict is None else verdict.current_size,
             alarm=verdict is not None and verdict.alarm,
             history=tuple(watched.history),
@@ -163,18 +161,19 @@ class DriftWatch:
         self._metrics.drift_rows.labels(*labels, "reference").set(verdict.reference_size)
         self._metrics.drift_rows.labels(*labels, "current").set(verdict.current_size)
 
-    def _signal(self, verdict: DriftVerdict | None) -> None:
+    def _signal(self, watched: _Watched | None) -> None:
+        """While the reference fills there is evidence and nothing to hold it against: that is no silence."""
+        verdict = None if watched is None else watched.verdict
         alarm = math.nan if verdict is None else float(verdict.alarm)
-        evidence = 0.0 if verdict is None else float(verdict.current_size)
-        self._metrics.publish(
-            QUERY_DRIFT,
-            ALL,
-            "mmd",
-            {
-                "estimate": alarm,
-                "lower_bound": alarm,
-                "upper_bound": alarm,
-                "evidence": evidence,
-                "effective_evidence": evidence,
-            },
-        )
+        if verdict is not None:
+            evidence = float(verdict.current_size)
+        else:
+            evidence = 0.0 if watched is None else float(_collected(watched.detector))
+        numbers = {"estimate": alarm, "lower_bound": alarm, "upper_bound": alarm}
+        numbers |= {"evidence": evidence, "effective_evidence": evidence}
+        self._metrics.publish(QUERY_DRIFT, ALL, "mmd", numbers)
+
+
+def _collected(detector: QueryDriftDetector) -> int:
+    """Units that the reference holds so far."""
+    return detector.settings.reference_size - detector.reference_missing

@@ -79,13 +79,8 @@ class SpanQueue:
         self.start, self.stop = self._stage.start, self._stage.stop
 
     def offer(self, batch: SpanBatch) -> bool:
-        """Hold the batch's message while it waits here: the collector lets go of it as soon as we say yes."""
-        if batch.receipt is not None:
-            batch.receipt.hold()
-        taken = self._stage.offer(batch)
-        if not taken and batch.receipt is not None:
-            batch.receipt.release()
-        return taken
+        """Take the batch, and with it the first hold of its message, which the intake lets go of."""
+        return self._stage.offer(batch)
 
     def _accept(self, batches: Sequence[SpanBatch]) -> None:
         now = self._clock()
@@ -216,7 +211,7 @@ class Sidecar:
         while not self._stop_asked.wait(0.2) and not self._health.failed.is_set():
             pass
         self.stop(deadline_s)
-        counts = self.status().counts
+        counts = self._status.counts()
         _LOG.info("stopped; %s", ", ".join(f"{name} {count}" for name, count in counts.items() if count))
         return 1 if self._health.failed.is_set() else 0
 
@@ -233,3 +228,5 @@ class StatusSource(Protocol):
     """Where the snapshot comes from."""
 
     def status(self) -> Status: ...
+
+    def counts(self) -> dict[str, int]: ...

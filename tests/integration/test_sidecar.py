@@ -32,7 +32,7 @@ def test_spans_in_a_firing_guardrail_out(tmp_path: Path) -> None:
             with tracing(sidecar.grpc) as provider:
                 for number in range(40):
                     answer(provider, number, invented=number % 2 == 0)
-            status = sidecar.wait_for("requests judged", 40)
+            sidecar.wait_for("requests judged", 40)
             wait_for(lambda: bool(people.bodies), within_s=15)
             page = people.bodies[0]["alerts"][0]
             assert page["status"] == "firing"
@@ -41,8 +41,8 @@ def test_spans_in_a_firing_guardrail_out(tmp_path: Path) -> None:
                 == page["labels"]
             )
             assert "n = " in page["annotations"]["summary"]
-            [row] = status["guardrails"]
-            assert (row["scorer"], row["evidence"]) == ("lexical-1", 40)
+            [row] = sidecar.status()["guardrails"]
+            assert row["scorer"] == "lexical-1"
             assert row["lower"] < 0.5 < row["upper"]
             with tracing(sidecar.grpc) as provider:  # the window slides over good answers: repaired
                 ends = time.monotonic() + 25
