@@ -286,8 +286,7 @@ class _Reader:
         )
 
     def _instrumentation(self) -> tuple[str, ...]:
-        scopes = {span.scope for span in self._view.spans}
-        return tuple(sorted(f"{one.name}@{one.version}" if one.version else one.name for one in scopes))
+        return tuple(sorted({_named_scope(span) for span in self._view.spans}))
 
     def _completeness(self, answer: str | None, error: TraceError | None) -> Completeness:
         ended = answer is not None or error is not None
@@ -313,6 +312,15 @@ class _Reader:
         silent = answer is None and error is None and (view.is_anchored or SpanKind.LLM in kinds)
         if (query is None or silent) and flags.isdisjoint(_EXPLAINED):
             flags.add(Flag.CONTENT_NOT_CAPTURED)
+
+
+def _named_scope(span: Span) -> str:
+    """`scope@version`. A vendor's SDK whose scope has no version has one as the telemetry SDK that it is."""
+    name, version, resource = span.scope.name, span.scope.version, span.resource
+    sdk = resource.get("telemetry.sdk.name")
+    if not version and isinstance(sdk, str) and name.startswith(sdk):
+        version = _text_or_none(resource.get("telemetry.sdk.version")) or ""
+    return f"{name}@{version}" if version else name
 
 
 def _others(query: str | None, retrievals: Iterable[Retrieval]) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ always is, so the question and each step's run-time filters are known without it
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +39,26 @@ _TAKEN, _GIVEN = "haystack.component.input", "haystack.component.output"
 _PIPELINE_TAKEN, _PIPELINE_GIVEN = "haystack.pipeline.input_data", "haystack.pipeline.output_data"
 _OWN_KEYS = {"id", "content", "blob", "score", "embedding", "sparse_embedding", "dataframe", "meta"}
 """A document's own keys; with them, in one map, are those of its metadata."""
+MAX_PRINTED = 100_000
+"""Longer printed Python is not read."""
+_OBJECT = re.compile(
+    r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|<[^'"]{1,300}? at 0x[0-9a-fA-F]+>""", re.DOTALL
+)
+"""A string, to be passed over, or an object that prints as its address."""
+
+
+def _load(raw: AttributeValue, flags: set[Flag]) -> Any:
+    """What a tag stands for. JSON, or, where something in it could not become JSON (a streaming callback), printed
+    Python: of that, whatever is not a literal is left out."""
+    value = quoted.decoded(raw, flags)
+    if not isinstance(value, str) or not value.startswith(("{'", "[{'")):
+        return value
+    if len(value) > MAX_PRINTED:
+        return None
+    try:
+        return ast.literal_eval(_OBJECT.sub(lambda found: found[1] or "None", value))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
 
 
 def _kind_of(span: Span) -> SpanKind | None:
@@ -62,7 +84,7 @@ def _document(item: object, kind: ScoreKind) -> FoundDocument:
 
 
 def _entry(raw: AttributeValue, name: str, flags: set[Flag]) -> Any:
-    taken = quoted.decoded(raw, flags)
+    taken = _load(raw, flags)
     return taken.get(name) if isinstance(taken, dict) else None
 
 
@@ -97,7 +119,7 @@ def _embedded(
 
 def _about_model(raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any]:
     """What a generator or an embedder says of its call: `meta` beside the replies, or in each of them."""
-    given = quoted.decoded(raw, flags)
+    given = _load(raw, flags)
     if not isinstance(given, dict):
         return {}
     found = given.get("meta")
@@ -132,7 +154,7 @@ def _model(kind: SpanKind) -> Read:
 
 def _step_filters(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Predicate | str] | None:
     """The run-time filters by the name of the component that they were given to."""
-    given = quoted.decoded(raw, flags) if isinstance(raw, str) and "filters" in raw else None
+    given = _load(raw, flags) if isinstance(raw, str) and "filters" in raw else None
     if not isinstance(given, dict):
         return None
     found = {name: calls.filter_in(span, one, flags) for name, one in given.items() if isinstance(one, dict)}
@@ -141,24 +163,24 @@ def _step_filters(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[
 
 _RULES = {
     Field.INPUT: (
-        Rule(_PIPELINE_TAKEN, calls.asked(quoted.decoded)),
-        Rule("haystack.agent.input", calls.asked(quoted.decoded)),
-        Rule(_TAKEN, calls.asked(quoted.decoded)),
-        Rule("haystack.agent.step.llm.input", calls.asked(quoted.decoded)),
+        Rule(_PIPELINE_TAKEN, calls.asked(_load)),
+        Rule("haystack.agent.input", calls.asked(_load)),
+        Rule(_TAKEN, calls.asked(_load)),
+        Rule("haystack.agent.step.llm.input", calls.asked(_load)),
     ),
     Field.OUTPUT: (
-        Rule(_PIPELINE_GIVEN, calls.said(quoted.decoded)),
-        Rule("haystack.agent.output", calls.said(quoted.decoded)),
-        Rule(_GIVEN, calls.said(quoted.decoded)),
-        Rule("haystack.agent.step.llm.output", calls.said(quoted.decoded)),
+        Rule(_PIPELINE_GIVEN, calls.said(_load)),
+        Rule("haystack.agent.output", calls.said(_load)),
+        Rule(_GIVEN, calls.said(_load)),
+        Rule("haystack.agent.step.llm.output", calls.said(_load)),
     ),
     Field.DOCUMENTS: (Rule(_GIVEN, _documents(ScoreKind.SIMILARITY)),),
     Field.RERANK_INPUT: (Rule(_TAKEN, _documents(ScoreKind.SIMILARITY)),),
     Field.RERANKED: (Rule(_GIVEN, _documents(ScoreKind.RERANK)),),
-    Field.FILTER: (Rule(_TAKEN, calls.applied_filter(quoted.decoded)),),
+    Field.FILTER: (Rule(_TAKEN, calls.applied_filter(_load)),),
     Field.STEP: (Rule(_NAME, values.filled),),
     Field.STEP_FILTERS: (Rule(_PIPELINE_TAKEN, _step_filters),),
-    Field.TOP_K: (Rule(_TAKEN, calls.top_k(quoted.decoded)),),
+    Field.TOP_K: (Rule(_TAKEN, calls.top_k(_load)),),
     Field.CONTEXT: (Rule(_TAKEN, _context),),
     Field.CONTEXT_IDS: (Rule(_TAKEN, _context_ids),),
     Field.EMBEDDINGS: (Rule(_TAKEN, _embedded),),

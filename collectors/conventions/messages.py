@@ -25,6 +25,7 @@ _ANSWER_KEYS = (
 _GENERATOR = re.compile(
     r"<(async_|async )?generator( object)?\b|<[\w.]*(stream|iterator)\w* object at ", re.IGNORECASE
 )
+_STATE = re.compile(r"\{'messages': \[\w*Message\w*\(")
 
 
 def is_generator(text: str) -> bool:
@@ -34,6 +35,16 @@ def is_generator(text: str) -> bool:
     (True, False)
     """
     return text.startswith("<") and _GENERATOR.match(text) is not None
+
+
+def is_printed(text: str) -> bool:
+    """Whether the text is a printed object that holds the answer, or once held it, and is not it: an unread stream, or
+    an agent's whole state.
+
+    >>> is_printed("{'messages': [HumanMessage(content='How long?'), AIMessage(con"), is_printed("{'a': 1}")
+    (True, False)
+    """
+    return is_generator(text) or (text.startswith("{") and _STATE.match(text) is not None)
 
 
 def question_in(value: object, depth: int = _DEPTH) -> str | None:
@@ -69,7 +80,7 @@ def answer_in(value: object, depth: int = _DEPTH) -> str | None:
     True
     """
     if isinstance(value, str):
-        return value if value.strip() and not is_generator(value) else None
+        return value if value.strip() and not is_printed(value) else None
     if depth == 0 or not value:
         return None
     if isinstance(value, list):

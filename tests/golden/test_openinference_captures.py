@@ -7,19 +7,13 @@ after reading the difference, rewrite it with `UPDATE_GOLDEN=1 pytest tests/gold
 
 from __future__ import annotations
 
-import json
-import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from captures import SCENARIOS, Held, check_golden, held, scenarios_of, told, traces
 
-from collectors.assembly import Assembler, AssemblySettings
-from collectors.normalise import Normaliser, NormaliseSettings
-from collectors.predicate import Eq, clauses
-from collectors.replay import read_batches
-from collectors.trace import Flag, RagTrace
+from collectors.trace import Flag
 
 pytestmark = pytest.mark.part("shared")
 
@@ -32,22 +26,10 @@ CAPTURES = (
     "openinference-llamaindex-simple",
     "trap-attrlimit",
 )
-SCENARIOS = ("multi_turn_1", "multi_turn_2", "filtered", "streaming", "reranked", "empty", "error")
 
 NO_FILTER = "LangChain's and LlamaIndex's instrumentations log no filter"
 HIDDEN = "OPENINFERENCE_HIDE_* was set: the content was never exported, and the flag says so"
 CHAT_ENGINE = "the simulated model gave the chat engine this answer, in a session of its own"
-
-AGENTIC = {
-    "query": "What is the API rate limit and do webhooks retry?",
-    "filters": None,
-    "answer": "600 requests per minute [kb-301]; webhooks are retried for 24 hours [kb-302].",
-    "error": False,
-    "session": "sess-7",
-}
-"""The agent's scenario, which the manifest's truth leaves out; from the capture's root span."""
-
-Held = dict[str, tuple[Any, str]]
 
 # What no trace of a capture holds: field -> (what is read instead, why).
 LACKS: dict[str, Held] = {
@@ -82,61 +64,6 @@ HELD_INSTEAD: dict[tuple[str, str, str], Held] = {
 }
 
 
-def held(capture: str, scenario: str, session: str, truth: dict[str, Any]) -> dict[str, Any]:
-    """What a reader of this capture can know of the scenario."""
-    known = dict(AGENTIC if scenario == "agentic" else truth[scenario])
-    for held_instead in (LACKS.get(capture, {}), HELD_INSTEAD.get((capture, scenario, session), {})):
-        known.update({field: value for field, (value, _) in held_instead.items()})
-    return {field: known[field] for field in ("query", "filters", "answer", "error", "session")}
-
-
-def told(trace: RagTrace) -> dict[str, Any]:
-    """The same fields as the trace tells them."""
-    filters = [one.filter for one in trace.retrievals if one.filter is not None]
-    parsed = None
-    if filters:
-        assert filters[0].relevance is not None
-        parsed = {one.field: one.value for one in clauses(filters[0].relevance) if isinstance(one, Eq)}
-    return {
-        "query": trace.query,
-        "filters": parsed,
-        "answer": trace.answer,
-        "error": trace.error is not None,
-        "session": trace.session,
-    }
-
-
-@cache
-def traces(directory: Path, capture: str) -> dict[str, RagTrace | None]:
-    """Every trace of the capture by its trace id, through the real decoder, assembler and normaliser."""
-    assembler = Assembler(AssemblySettings())
-    for batch in read_batches([directory / f"{capture}.requests.jsonl"]):
-        assert not batch.rejected
-        assembler.add(batch, now=0.0)
-    normaliser = Normaliser(NormaliseSettings())
-    return {one.trace_id: normaliser.normalise(one) for one in assembler.flush(now=1.0)}
-
-
-@pytest.fixture(scope="module")
-def directory(shared: Path) -> Path:
-    return shared / "fixtures" / "otlp"
-
-
-@pytest.fixture(scope="module")
-def manifest(directory: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((directory / "MANIFEST.json").read_text())
-    return loaded
-
-
-def scenarios_of(capture: str, manifest: dict[str, Any]) -> list[tuple[str, str | None]]:
-    """Trace ids with their scenario in recorded order; None is no request. A capture without content cannot name
-    its scenarios, but they were run in the same order as in all others."""
-    recorded = manifest["fixtures"][capture]["traces"]
-    if capture.endswith("-private"):
-        return list(zip((one["trace_id"] for one in recorded), (*SCENARIOS, "agentic"), strict=True))
-    return [(one["trace_id"], next(iter(one["scenarios"]), None)) for one in recorded]
-
-
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_gives_the_truth_wherever_the_capture_holds_it(
     capture: str, directory: Path, manifest: dict[str, Any]
@@ -150,9 +77,9 @@ def test_gives_the_truth_wherever_the_capture_holds_it(
             assert trace is None, f"{capture} {trace_id} indexes documents: it is no request"
             continue
         assert trace is not None
-        assert told(trace) == held(capture, scenario, trace.session or "", manifest["scenario_truth"]), (
-            scenario
-        )
+        instead = HELD_INSTEAD.get((capture, scenario, trace.session or ""))
+        known = held(scenario, manifest["scenario_truth"], LACKS.get(capture, {}), instead)
+        assert told(trace) == known, scenario
 
 
 def test_every_scenario_is_in_every_capture_of_a_framework(directory: Path, manifest: dict[str, Any]) -> None:
@@ -193,39 +120,4 @@ def test_a_full_span_loses_its_top_documents_but_not_their_places(directory: Pat
 
 
 def test_the_rest_stands_as_it_was_last_read_by_a_person(directory: Path) -> None:
-    found = {
-        capture: {
-            trace_id: None if trace is None else _pinned(trace)
-            for trace_id, trace in sorted(traces(directory, capture).items())
-        }
-        for capture in CAPTURES
-    }
-    text = json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(text)
-    assert json.loads(GOLDEN.read_text()) == json.loads(text)
-
-
-def _pinned(trace: RagTrace) -> dict[str, Any]:
-    return {
-        "documents": [
-            None
-            if one.documents is None
-            else [f"{document.id} ({document.id_source})" for document in one.documents]
-            for one in trace.retrievals
-        ],
-        "reranked": None
-        if trace.reranked is None
-        else [f"{one.id} {one.score}" for one in trace.reranked.documents or ()],
-        "rewritten": list(trace.rewritten_queries),
-        "error": None if trace.error is None else trace.error.type,
-        "tokens": trace.tokens.model_dump(),
-        "versions": trace.versions.model_dump(exclude_none=True),
-        "slices": dict(trace.slices),
-        "embedding": trace.query_embedding and len(trace.query_embedding),
-        "stages": sorted(trace.stage_durations_s),
-        "first_token": trace.time_to_first_token_s is not None,
-        "completeness": trace.completeness,
-        "flags": sorted(trace.flags),
-        "sources": dict(trace.sources),
-    }
+    check_golden(GOLDEN, {capture: traces(directory, capture) for capture in CAPTURES})
