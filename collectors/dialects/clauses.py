@@ -18,6 +18,7 @@ from collectors.predicate import (
     as_scalar,
     conjunction,
 )
+from collectors.predicate.times import as_time_text
 
 _OPERATORS = {
     "eq": "eq", "==": "eq", "=": "eq",
@@ -33,6 +34,7 @@ def parse_clauses(items: Sequence[object]) -> Predicate:
     """`rag.filter.*`: a list of `{field, op, value}`, all of which must hold.
 
     `op` is one of eq, ne, in, nin, gt, gte, lt, lte, exists, contains, or the usual sign; it defaults to eq.
+    The four with an order compare numbers, or times where the value is an ISO-8601 date or date-time.
     Raises `UnparsedFilter` for anything else.
 
     >>> from collectors.predicate import to_text
@@ -58,24 +60,27 @@ def comparison(field: str, op: str, value: object) -> Predicate:
             inside = In(field=field, values=tuple(as_scalar(item) for item in value))
             return inside if name == "in" else Not(item=inside)
         case "gt" | "gte" | "lt" | "lte":
-            return Range.model_validate({"field": field, name: _bound(value)})
+            return _range(field, name, value)
         case "exists":
             return Not(item=Exists(field=field)) if value is False else Exists(field=field)
         case "contains":
             return Contains(field=field, value=as_scalar(value))
-    raise UnparsedFilter(f"no comparison {op!r} of {field!r} with {value!r}")
+    raise UnparsedFilter(f"no comparison {op!r} of {field!r} with {value!r:.200}")
 
 
 def _parse_clause(item: object) -> Predicate:
     if not isinstance(item, Mapping) or not isinstance(item.get("field"), str):
-        raise UnparsedFilter(f"not a clause with a field: {item!r}")
+        raise UnparsedFilter(f"not a clause with a field: {item!r:.200}")
     unknown = item.keys() - {"field", "op", "value"}
     if unknown:
         raise UnparsedFilter(f"a clause has no {sorted(map(str, unknown))}")
     return comparison(item["field"], str(item.get("op", "eq")), item.get("value"))
 
 
-def _bound(value: object) -> float:
+def _range(field: str, name: str, value: object) -> Predicate:
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return value
-    raise UnparsedFilter(f"not a number to compare with: {value!r}")
+        return Range.model_validate({"field": field, name: value})
+    time = as_time_text(value)
+    if time is None:
+        raise UnparsedFilter(f"neither a number nor an ISO-8601 date to compare with: {value!r:.200}")
+    return Range.model_validate({"field": field, name: time, "time": True})

@@ -180,7 +180,7 @@ def test_clause_lists() -> None:
         {"op": "eq", "value": "acme"},
         {"field": "a", "op": "like", "value": "b"},
         {"field": "a", "op": "in", "value": "b"},
-        {"field": "a", "op": "gte", "value": "2024-01-01"},
+        {"field": "a", "op": "gte", "value": "yesterday"},
         {"field": "a", "op": "gt", "value": True},
         {"field": "a", "value": 1, "boost": 2},
     ],
@@ -220,7 +220,7 @@ def test_haystack_trees() -> None:
         {"operator": "XOR", "conditions": []},
         {"field": "meta.a", "operator": "contains", "value": 1},
         {"field": "meta.a", "operator": "=="},
-        {"field": "meta.a", "operator": ">", "value": "2024-01-01"},
+        {"field": "meta.a", "operator": ">", "value": "yesterday"},
     ],
 )
 def test_haystack_trees_that_cannot_be_read_are_refused(tree: object) -> None:
