@@ -9,10 +9,13 @@ came, pieces are put together by time: a retrieval, and what follows it until th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collectors.conventions import ANCHOR_KINDS, SpanKind
 from collectors.span import Span
+
+WHOLE_TRACE = "*"
+"""The parent of what belongs to a trace and no span of it: it goes to the trace's last request."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,6 +43,10 @@ def requests_in(nodes: Mapping[str, Node]) -> list[Request]:
 
     Linear in the number of spans. The order of `nodes` does not matter.
     """
+    loose = frozenset(key for key, node in nodes.items() if node.parent == WHOLE_TRACE)
+    if loose and len(loose) < len(nodes):
+        *others, last = requests_in({key: node for key, node in nodes.items() if key not in loose})
+        return [*others, replace(last, keys=last.keys | loose)]
     trees = _trees(nodes)
     requests = [request for top, members in trees for request in _split(nodes, top, members)]
     anchored = [one for one in requests if _is_anchored(nodes, one)]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from collectors.conventions import has_feedback
+from collectors.anchors import WHOLE_TRACE
+from collectors.feedback import LateFeedback, RequestIndex, Target, target_of, verdicts
 from collectors.open_trace import Assembled, OpenTrace
 from collectors.span import Receipt, Span, SpanBatch
 
-__all__ = ["Assembled", "Assembler", "AssemblyCounts", "AssemblySettings"]
+__all__ = ["Assembled", "Assembler", "AssemblyCounts", "AssemblySettings", "LateFeedback"]
 
 
 class AssemblySettings(BaseModel):
@@ -41,6 +42,14 @@ class AssemblySettings(BaseModel):
     max_spans_per_trace: int = Field(
         5_000, ge=1, description="A trace that grows to this is closed early, in parts."
     )
+    feedback_window_s: float = Field(
+        86_400, ge=0, description="Feedback joins its request for so long after the request closed."
+    )
+    max_remembered_requests: int = Field(
+        100_000,
+        ge=1,
+        description="Closed requests whose ids are remembered at most, for feedback to find them.",
+    )
 
 
 @dataclass(slots=True)
@@ -54,8 +63,10 @@ class AssemblyCounts:
     requests: int = 0
     revisions: int = 0
     feedback_joined: int = 0
+    feedback_late: int = 0
+    """Feedback that joined a request whose spans were gone already."""
     feedback_unjoined: int = 0
-    """Feedback whose request did not come within the revision window."""
+    """Feedback whose request did not come within the revision window, or could not be told from its neighbours."""
     forgotten_early: int = 0
     """Closed traces that made room before their window ended: what still comes for them starts a new request."""
     closed: Counter[str] = field(default_factory=Counter)
@@ -64,10 +75,10 @@ class AssemblyCounts:
 
 @dataclass(slots=True, frozen=True)
 class _Waiting:
-    """Feedback that came before the request that it links to."""
+    """Feedback that came before the request that it is about."""
 
     span: Span
-    target: str
+    target: Target
     receipt: Receipt | None
     came_at: float
 
@@ -88,6 +99,9 @@ class Assembler:
         self._due_at: dict[str, float] = {}
         """The time of each trace's one valid entry in the agenda."""
         self._feedback: OrderedDict[str, list[_Waiting]] = OrderedDict()
+        """By what it waits for: a trace, a response or a session."""
+        self._index = RequestIndex(settings.feedback_window_s, settings.max_remembered_requests)
+        self._late: list[LateFeedback] = []
         self._ready: list[Assembled] = []
         self.counts = AssemblyCounts()
 
@@ -95,12 +109,13 @@ class Assembler:
         """Take the spans of one message that arrived at `now` (Unix seconds, never falling)."""
         for span in batch.spans:
             self.counts.spans += 1
-            if span.links and span.links[0].trace_id != span.trace_id and has_feedback(span):
-                self._add_feedback(
-                    _Waiting(span, span.links[0].span_id, batch.receipt, now), span.links[0].trace_id
-                )
-            else:
-                self._put(span.trace_id, span.span_id, span.parent_id, span, batch.receipt, now)
+            target = target_of(span)
+            if target is not None:
+                self._add_feedback(_Waiting(span, target, batch.receipt, now))
+                continue
+            self._put(span.trace_id, span.span_id, span.parent_id, span, batch.receipt, now)
+            for key in self._index.saw(span, now):
+                self._join(key, now)
         self._make_room(now)
 
     def due(self, now: float) -> list[Assembled]:
@@ -112,7 +127,13 @@ class Assembler:
             del self._due_at[trace_id]
             self._visit(trace_id, now)
         self._expire_feedback(now - self._settings.revision_window_s)
+        self._index.expire(now)
         return self._take_ready()
+
+    def late_feedback(self) -> list[LateFeedback]:
+        """Feedback on requests that were given before, whose spans are gone; each once."""
+        late, self._late = self._late, []
+        return late
 
     def flush(self, now: float) -> list[Assembled]:
         """Everything that is open, as far as it came: for the drain and for the end of a replay."""
@@ -147,29 +168,48 @@ class Assembler:
             self._forget(trace)
         else:
             self._schedule(trace)
-        for waiting in self._feedback.pop(trace_id, ()):
-            self._join(waiting, trace_id, now)
+        self._join(trace_id, now)
 
-    def _add_feedback(self, feedback: _Waiting, trace_id: str) -> None:
-        """Feedback by link is part of the request that it links to; until that one comes it waits."""
-        if trace_id in self._open or trace_id in self._closed:
-            self._put_feedback(feedback, trace_id, feedback.came_at)
-            return
-        if feedback.receipt is not None:
-            feedback.receipt.hold()
-        self._feedback.setdefault(trace_id, []).append(feedback)
-        while len(self._feedback) > self._settings.max_open_traces:
-            self._give_up_feedback()
+    def _add_feedback(self, feedback: _Waiting) -> None:
+        """Feedback is part of the request that it is about; until that one comes it waits."""
+        target = self._index.resolve(feedback.target)
+        if target.trace_id in self._open or target.trace_id in self._closed:
+            self._put_feedback(feedback, target)
+        elif (request_id := self._index.request_id(target)) is not None:
+            self._add_late(feedback, request_id)
+        elif (key := target.key) is None:
+            self.counts.feedback_unjoined += 1
+        else:
+            if feedback.receipt is not None:
+                feedback.receipt.hold()
+            self._feedback.setdefault(key, []).append(feedback)
+            while len(self._feedback) > self._settings.max_open_traces:
+                self._give_up_feedback()
 
-    def _join(self, waiting: _Waiting, trace_id: str, now: float) -> None:
-        self._put_feedback(waiting, trace_id, now)
-        if waiting.receipt is not None:
-            waiting.receipt.release()
+    def _join(self, key: str, now: float) -> None:
+        """What waited under this key has its request now."""
+        for waiting in self._feedback.pop(key, ()) if self._feedback else ():
+            self._put_feedback(replace(waiting, came_at=now), self._index.resolve(waiting.target))
+            if waiting.receipt is not None:
+                waiting.receipt.release()
 
-    def _put_feedback(self, feedback: _Waiting, trace_id: str, now: float) -> None:
+    def _put_feedback(self, feedback: _Waiting, target: Target) -> None:
         self.counts.feedback_joined += 1
-        span = feedback.span
-        self._put(trace_id, f"{span.trace_id}:{span.span_id}", feedback.target, span, feedback.receipt, now)
+        span, trace_id = feedback.span, target.trace_id
+        assert trace_id is not None, "feedback is put only where its trace is known"
+        key = span.span_id if span.trace_id == trace_id else f"{span.trace_id}:{span.span_id}"
+        parent = target.span_id or WHOLE_TRACE
+        self._put(trace_id, key, parent, span, feedback.receipt, feedback.came_at)
+
+    def _add_late(self, feedback: _Waiting, request_id: str) -> None:
+        self.counts.feedback_joined += 1
+        self.counts.feedback_late += 1
+        span, receipt = feedback.span, feedback.receipt
+        if receipt is not None:
+            receipt.hold()
+        self._late.append(
+            LateFeedback(request_id, verdicts(span), f"{span.trace_id}:{span.span_id}", receipt)
+        )
 
     def _expire_feedback(self, limit: float) -> None:
         while self._feedback and next(iter(self._feedback.values()))[0].came_at <= limit:
@@ -209,6 +249,8 @@ class Assembler:
     def _close(self, trace: OpenTrace, why: str, now: float) -> None:
         given = trace.close(now, capped=why in ("spans_cap", "memory"))
         self._ready.extend(given)
+        for one in given:
+            self._index.closed(one.trace_id, one.anchor_span_id, now)
         self.counts.closed[why] += 1
         self.counts.requests += sum(one.revision == 0 for one in given)
         self.counts.revisions += sum(one.revision > 0 for one in given)

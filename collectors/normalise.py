@@ -11,6 +11,7 @@ from pydantic import Field as Setting
 
 from collectors.conventions import ANCHOR_KINDS, Field, SpanKind
 from collectors.documents import DocumentReader
+from collectors.feedback import distinct
 from collectors.open_trace import Assembled
 from collectors.request import RequestView
 from collectors.span import Span, SpanFlag, StatusCode
@@ -276,9 +277,10 @@ class _Reader:
         return None
 
     def _feedback(self) -> tuple[Feedback, ...]:
-        view = self._view
-        found = [view.read(Field.FEEDBACK, span, "feedback") or () for span in view.feedback_spans()]
-        return tuple(sorted((one for many in found for one in many), key=lambda one: one.time_ns or 0))
+        told = self._view.feedback_by_source()
+        if told:
+            self._view.sources["feedback"] = " and ".join(sorted(told))
+        return distinct(told)
 
     def _sampling_probability(self) -> float:
         return next(

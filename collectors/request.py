@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -18,8 +19,8 @@ from collectors.conventions import (
     read,
 )
 from collectors.open_trace import Assembled
-from collectors.span import Span
-from collectors.trace import Flag
+from collectors.span import Span, SpanEvent
+from collectors.trace import Feedback, Flag
 
 _INDEXED = (
     Field.QUERY, Field.ANSWER, Field.REFUSED, Field.QUERY_EMBEDDING, Field.CONTEXT, Field.CONTEXT_IDS,
@@ -42,7 +43,7 @@ class RequestView:
     """
 
     def __init__(self, assembled: Assembled) -> None:
-        own = [span for span in assembled.spans if span.trace_id == assembled.trace_id]
+        own = _with_logs(span for span in assembled.spans if span.trace_id == assembled.trace_id)
         self.feedback = [span for span in assembled.spans if span.trace_id != assembled.trace_id]
         self.flags: set[Flag] = set(assembled.flags)
         self.sources: dict[str, str] = {}
@@ -160,9 +161,15 @@ class RequestView:
             if giving.isdisjoint(up.span_id for up in self.above(carriers[name]))
         ]
 
-    def feedback_spans(self) -> list[Span]:
-        """Every span that carries a person's verdict."""
-        return [span for span in (*self.spans, *self.feedback) if has_feedback(span)]
+    def feedback_by_source(self) -> dict[str, list[Feedback]]:
+        """Every person's verdict under the convention and attribute that told it."""
+        told: dict[str, list[Feedback]] = {}
+        for span in (*self.spans, *self.feedback):
+            for name, rule in RULES[Field.FEEDBACK] if has_feedback(span) else ():
+                found = rule.read(span, rule.raw(span), self.flags)
+                if found:
+                    told.setdefault(f"{name} {rule.source}", []).extend(found)
+        return told
 
     def _readings(self, field: Field) -> Iterator[Reading]:
         for name, rule in RULES[field]:
@@ -200,3 +207,18 @@ class RequestView:
                     if child.span_id not in seen
                 ]
         return ordered
+
+
+def _with_logs(spans: Iterable[Span]) -> list[Span]:
+    """The spans, log records as events of the spans that they stand under."""
+    own = list(spans)
+    beside: dict[str | None, list[SpanEvent]] = {}
+    for span in own:
+        if span.is_log:
+            beside.setdefault(span.parent_id, []).extend(span.events)
+    if not beside:
+        return own
+    found = [
+        replace(span, events=(*span.events, *beside.pop(span.span_id, ()))) for span in own if not span.is_log
+    ]
+    return found + [span for span in own if span.is_log and span.parent_id in beside]

@@ -35,6 +35,7 @@ __all__ = [
     "ANCHOR_KINDS",
     "CONVENTIONS",
     "RULES",
+    "SESSION_ATTRIBUTES",
     "Convention",
     "Field",
     "FoundDocument",
@@ -70,6 +71,11 @@ RULES: Mapping[Field, tuple[tuple[str, Rule], ...]] = {
 }
 """All rules of a field by rank, each with its convention's name."""
 
+SESSION_ATTRIBUTES = tuple(
+    dict.fromkeys(rule.attribute for _, rule in RULES[Field.SESSION] if not rule.spread and not rule.event)
+)
+"""Attributes that name the session of a span."""
+
 # A span's own word for its kind outranks what rag.* attributes on it imply. LangSmith's and MLflow's spans have
 # an operation of GenAI too, which says less.
 _KINDS = (
@@ -87,7 +93,9 @@ _KINDS = (
 _ENDINGS = frozenset({SpanKind.LLM, *ANCHOR_KINDS})
 _ANSWERS = frozenset(name for one in CONVENTIONS for name in one.answers)
 _FEEDBACK_ATTRIBUTES = tuple(
-    f"{prefix}annotations.0.annotation.{leaf}" for prefix in ("trace.", "") for leaf in ("name", "label")
+    f"{prefix}annotations.0.annotation.{leaf}"
+    for prefix in ("trace.", "", "session.")
+    for leaf in ("name", "label")
 )
 
 
@@ -115,6 +123,8 @@ def has_answer(span: Span, kind: SpanKind | None) -> bool:
     attributes = span.attributes
     if "rag.answer.text" in attributes:
         return True
+    if span.is_log:
+        return span.name in _ANSWERS
     if kind not in _ENDINGS or (kind is not SpanKind.LLM and span.parent_id is not None):
         return False
     return (

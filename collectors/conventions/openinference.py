@@ -29,7 +29,7 @@ _KINDS = {
 }
 _KIND = "openinference.span.kind"
 _FIRST_TOKEN = "First Token Stream Event"  # noqa: S105
-_ANNOTATIONS = ("annotations.", "trace.annotations.")
+_ANNOTATIONS = ("annotations.", "trace.annotations.", "session.annotations.")
 _CONTEXT_VARIABLES = ("context", "context_str")
 _VERDICTS = {"thumbs_up", "thumbs_down", "regenerate", "copy"}
 
