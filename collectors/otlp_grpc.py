@@ -1,8 +1,8 @@
-"""OTLP/gRPC receiver: `opentelemetry.proto.collector.trace.v1.TraceService/Export`, port 4317.
+"""OTLP/gRPC receiver: `Export` of the `TraceService` and the `LogsService`, port 4317.
 
 Source: opentelemetry.io/docs/specs/otlp, "OTLP/gRPC". A full sink answers UNAVAILABLE with `RetryInfo`, which exporters
 retry; a request that cannot be read answers INVALID_ARGUMENT, which they must not; spans refused alone are counted in
-`partial_success`. Other services (logs, metrics, health, reflection) are not offered and answer UNIMPLEMENTED.
+`partial_success`. Other services (metrics, health, reflection) are not offered and answer UNIMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -18,18 +19,17 @@ import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from collectors.errors import Reason, Undecodable
 from collectors.events import CollectorEvents, NullEvents, count_taken
-from collectors.otlp import Limits, decode_proto
+from collectors.otlp import Limits
+from collectors.otlp_signals import SIGNALS, Signal
 from collectors.span import SpanBatch, SpanSink
 
 _log = logging.getLogger(__name__)
 
 SOURCE = "otlp_grpc"
-_SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 _TOO_MUCH = frozenset({Reason.TOO_LARGE, Reason.TOO_MANY_SPANS})
 
 
@@ -92,10 +92,13 @@ class OtlpGrpcReceiver:
             ],
         )
         # Without a deserializer the handler gets bytes: what is no request is then ours to answer and to count.
-        export = grpc.unary_unary_rpc_method_handler(
-            self._export, response_serializer=ExportTraceServiceResponse.SerializeToString
-        )
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(_SERVICE, {"Export": export})])
+        for signal in SIGNALS:
+            export = grpc.unary_unary_rpc_method_handler(
+                partial(self._export, signal), response_serializer=signal.serialize
+            )
+            server.add_generic_rpc_handlers(
+                [grpc.method_handlers_generic_handler(signal.service, {"Export": export})]
+            )
         address = f"{self._settings.host}:{self._settings.port}"
         try:
             self._port = server.add_insecure_port(address)
@@ -121,9 +124,9 @@ class OtlpGrpcReceiver:
     ) -> None:
         self.stop()
 
-    def _export(self, raw: bytes, context: grpc.ServicerContext) -> ExportTraceServiceResponse:
+    def _export(self, signal: Signal, raw: bytes, context: grpc.ServicerContext) -> SpanBatch:
         try:
-            batch = replace(decode_proto(raw, self._limits), source=SOURCE)
+            batch = replace(signal.read_proto(raw, self._limits), source=SOURCE)
         except Undecodable as refused:
             self._events.rejected(SOURCE, refused.reason)
             _refuse(context, refused)
@@ -131,7 +134,7 @@ class OtlpGrpcReceiver:
             self._events.held_back(SOURCE)
             self._hold_back(context)
         count_taken(self._events, SOURCE, batch)
-        return _response(batch)
+        return batch
 
     def _taken(self, batch: SpanBatch) -> bool:
         try:
@@ -169,12 +172,3 @@ def _refuse(context: grpc.ServicerContext, refused: Undecodable) -> None:
         else grpc.StatusCode.INVALID_ARGUMENT
     )
     context.abort(code, str(refused))
-
-
-def _response(batch: SpanBatch) -> ExportTraceServiceResponse:
-    response = ExportTraceServiceResponse()
-    if batch.rejected:
-        response.partial_success.rejected_spans = len(batch.rejected)
-        first = batch.rejected[0]
-        response.partial_success.error_message = f"{first.reason}: {first.detail}"
-    return response

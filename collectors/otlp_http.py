@@ -1,9 +1,9 @@
-"""OTLP/HTTP receiver: POST /v1/traces in protobuf or JSON, gzip or identity, port 4318.
+"""OTLP/HTTP receiver: POST /v1/traces and /v1/logs in protobuf or JSON, gzip or identity, port 4318.
 
 Source: opentelemetry.io/docs/specs/otlp, "OTLP/HTTP". A full sink answers 503 with `Retry-After`; a request that cannot
 be read answers 400 (413 where it is too large, 415 in an encoding that is not spoken), which senders must not retry;
 spans refused alone are counted in `partialSuccess`. Errors are a `google.rpc.Status` in the request's encoding.
-/v1/logs and /v1/metrics answer 404: nothing here reads them yet.
+/v1/metrics answers 404: nothing here reads it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Self
 
 from cheroot.wsgi import Server
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from pydantic import BaseModel, ConfigDict, Field
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
 from collectors.errors import Reason, Undecodable
 from collectors.events import CollectorEvents, NullEvents, count_taken
-from collectors.otlp import Limits, decode_json, decode_proto, gunzip
+from collectors.otlp import Limits, gunzip
+from collectors.otlp_signals import SIGNALS, Signal
 from collectors.span import SpanBatch, SpanSink
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SOURCE = "otlp_http"
-TRACES_PATH = "/v1/traces"
+_SIGNALS = {signal.path: signal for signal in SIGNALS}
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
 _TOO_MUCH = frozenset({Reason.TOO_LARGE, Reason.DECOMPRESSION_CAP, Reason.TOO_MANY_SPANS})
 _INVALID_ARGUMENT, _UNAVAILABLE = 3, 14
@@ -152,14 +152,15 @@ class OtlpHttpReceiver:
                 self._on_failure(error)
 
     def _answer(self, request: Request) -> Response:
-        if request.path != TRACES_PATH:
-            return _failure(request, HTTPStatus.NOT_FOUND, f"there is only {TRACES_PATH} here")
+        signal = _SIGNALS.get(request.path)
+        if signal is None:
+            return _failure(request, HTTPStatus.NOT_FOUND, f"there is only {' and '.join(_SIGNALS)} here")
         if request.method != "POST":
             failure = _failure(request, HTTPStatus.METHOD_NOT_ALLOWED, "POST is the only method here")
             failure.headers["Allow"] = "POST"
             return failure
         try:
-            batch = replace(self._decoded(request), source=SOURCE)
+            batch = replace(self._decoded(request, signal), source=SOURCE)
         except Undecodable as refused:
             self._events.rejected(SOURCE, refused.reason)
             return _failure(request, _status(refused.reason), str(refused))
@@ -169,10 +170,10 @@ class OtlpHttpReceiver:
             failure.headers["Retry-After"] = str(math.ceil(self._settings.retry_delay_s))
             return failure
         count_taken(self._events, SOURCE, batch)
-        return _success(request, batch)
+        return _success(request, signal, batch)
 
-    def _decoded(self, request: Request) -> SpanBatch:
-        read = {_PROTOBUF: decode_proto, _JSON: decode_json}.get(request.mimetype)
+    def _decoded(self, request: Request, signal: Signal) -> SpanBatch:
+        read = {_PROTOBUF: signal.read_proto, _JSON: signal.read_json}.get(request.mimetype)
         if read is None:
             raise Undecodable(Reason.UNSUPPORTED_ENCODING, f"Content-Type must be {_PROTOBUF} or {_JSON}")
         encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
@@ -216,18 +217,10 @@ def _status(reason: Reason) -> HTTPStatus:
     return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if reason in _TOO_MUCH else HTTPStatus.BAD_REQUEST
 
 
-def _success(request: Request, batch: SpanBatch) -> Response:
-    count = len(batch.rejected)
-    message = f"{batch.rejected[0].reason}: {batch.rejected[0].detail}" if batch.rejected else ""
+def _success(request: Request, signal: Signal, batch: SpanBatch) -> Response:
     if request.mimetype == _JSON:
-        # 64-bit numbers are strings in ProtoJSON.
-        partial = {"partialSuccess": {"rejectedSpans": str(count), "errorMessage": message}} if count else {}
-        return Response(json.dumps(partial), content_type=_JSON)
-    response = ExportTraceServiceResponse()
-    if count:
-        response.partial_success.rejected_spans = count
-        response.partial_success.error_message = message
-    return Response(response.SerializeToString(), content_type=_PROTOBUF)
+        return Response(signal.respond_json(batch), content_type=_JSON)
+    return Response(signal.serialize(batch), content_type=_PROTOBUF)
 
 
 def _failure(request: Request, status: HTTPStatus, message: str) -> Response:

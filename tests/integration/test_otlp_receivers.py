@@ -271,7 +271,7 @@ class TestGrpc:
 
     def test_other_services_are_not_offered(self, channel: grpc.Channel) -> None:
         for method in (
-            "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+            "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
             "/grpc.health.v1.Health/Check",
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
         ):
@@ -380,7 +380,7 @@ class TestHttp:
         [
             ("GET", "/v1/traces", 405),
             ("PUT", "/v1/traces", 405),
-            ("POST", "/v1/logs", 404),
+            ("GET", "/v1/logs", 405),
             ("POST", "/v1/metrics", 404),
             ("POST", "/", 404),
         ],
