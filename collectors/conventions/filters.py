@@ -10,34 +10,35 @@ from collections.abc import Callable, Mapping
 
 from collectors.conventions import values
 from collectors.conventions.convention import Read
-from collectors.dialects.haystack import parse_haystack
+from collectors.dialects.elasticsearch import parse_elasticsearch
+from collectors.dialects.lancedb import parse_lancedb
 from collectors.dialects.loading import load
+from collectors.dialects.milvus import parse_milvus
 from collectors.dialects.mongo import parse_chroma, parse_mongo
 from collectors.dialects.qdrant import parse_qdrant
 from collectors.dialects.spring_ai import parse_spring_ai
-from collectors.predicate import Predicate, UnparsedFilter, parse_equalities
+from collectors.dialects.unnamed import parse_any
+from collectors.dialects.weaviate import parse_weaviate
+from collectors.predicate import Predicate, UnparsedFilter
 from collectors.span import AttributeValue, Span
 from collectors.trace import Flag
 
 _SYSTEMS = ("db.system.name", "db.system", "gen_ai.provider.name")
 
-Parse = Callable[[object], Predicate]
-
-_BY_SYSTEM: Mapping[str, Parse] = {
+_BY_SYSTEM: Mapping[str, Callable[..., Predicate]] = {
     "chroma": parse_chroma,
     "chromadb": parse_chroma,
-    "pinecone": parse_mongo,
+    "elasticsearch": parse_elasticsearch,
+    "lancedb": parse_lancedb,
+    "milvus": parse_milvus,
     "mongodb": parse_mongo,
+    "opensearch": parse_elasticsearch,
+    "pinecone": parse_mongo,
     "qdrant": parse_qdrant,
+    "weaviate": parse_weaviate,
 }
-_BY_KEY: Mapping[str, Parse] = {
-    "conditions": parse_haystack,
-    "must": parse_qdrant,
-    "must_not": parse_qdrant,
-    "should": parse_qdrant,
-    "min_should": parse_qdrant,
-}
-"""By a key that only one notation has at its top."""
+_OF_FRAMEWORKS = ({"operator", "conditions"}, {"operator", "field"}, {"filters", "condition"}, {"filters"})
+"""Keys at the top of Haystack's and LlamaIndex's own notations, which they log whatever the store."""
 
 
 def logged(system: str | None = None) -> Read:
@@ -69,34 +70,16 @@ def parse_filter(raw: object, system: str = "") -> Predicate:
     """
     if isinstance(raw, str) and raw.lstrip().startswith("Expression["):
         return parse_spring_ai(raw)
-    if (parse := _BY_SYSTEM.get(system)) is not None and not _is_haystack(raw):
-        return parse(raw)
-    tree = load(raw)
-    if not isinstance(tree, Mapping) or not all(isinstance(name, str) for name in tree):
-        raise UnparsedFilter(f"no filter in any notation: {raw!r:.200}")
-    return _tree(tree)
+    parse = _BY_SYSTEM.get(system)
+    return parse_any(raw) if parse is None or _is_of_a_framework(raw) else parse(raw)
 
 
-def _tree(tree: Mapping[str, object]) -> Predicate:
-    if _is_haystack(tree):
-        return parse_haystack(tree)
-    parse = next((_BY_KEY[name] for name in tree if name in _BY_KEY), None)
-    if parse is not None:
-        return parse(tree)
-    return parse_mongo(tree) if _has_operators(tree) else parse_equalities(tree)
-
-
-def _is_haystack(tree: object) -> bool:
-    """Haystack's own notation goes to every store that it has an integration for."""
-    return isinstance(tree, Mapping) and "operator" in tree and ("conditions" in tree or "field" in tree)
-
-
-def _has_operators(tree: Mapping[str, object]) -> bool:
-    return any(
-        name.startswith("$")
-        or (isinstance(value, Mapping) and any(str(key).startswith("$") for key in value))
-        for name, value in tree.items()
-    )
+def _is_of_a_framework(raw: object) -> bool:
+    try:
+        tree = load(raw)
+    except UnparsedFilter:
+        return False
+    return isinstance(tree, Mapping) and any(names <= tree.keys() for names in _OF_FRAMEWORKS)
 
 
 def _system(span: Span) -> str:
