@@ -175,10 +175,16 @@ class Sidecar:
         self._health = health
         self._status = status
         self._stop_asked = threading.Event()
-        self._stopped = False
+        self._started = self._stopped = False
 
     def start(self) -> None:
-        """Start everything, or nothing: what started before a failure is stopped again, and the error raised."""
+        """Start everything, or nothing: what started before a failure is stopped again, and the error raised.
+
+        Raises RuntimeError after a stop: its store is closed, and a new sidecar takes up what it holds.
+        """
+        if self._stopped:
+            raise RuntimeError("a stopped sidecar does not start again: build a new one")
+        self._started = True
         started: list[tuple[str, Component]] = []
         try:
             for name, component in self._components:
@@ -190,13 +196,18 @@ class Sidecar:
 
     def stop(self, deadline_s: float = 25.0) -> None:
         """Drain: sources first, then each stage in the data's order, within one deadline for all."""
-        if not self._stopped:
+        if self._started and not self._stopped:
             self._stopped = True
             self._stop_all(self._components, deadline_s)
 
     def status(self) -> Status:
         """The snapshot that the status page shows."""
         return self._status.status()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The components' names, downstream first."""
+        return tuple(name for name, _ in self._components)
 
     def component(self, name: str) -> Component:
         """A component by name, e.g. to ask a receiver for its port. Raises KeyError."""
