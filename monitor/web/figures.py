@@ -98,18 +98,18 @@ def value(amount: float | None, kind: str, unit: str) -> str:
 
 
 def tick(amount: float, kind: str, unit: str) -> str:
-    """A round number on an axis, in the shortest form.
+    """A number on an axis, in the shortest form, to three significant digits.
 
     >>> tick(0.05, "rate", "1").replace(NARROW, " "), tick(0.004, "mean", "USD"), tick(4.0, "evidence", "")
     ('5 %', '$0.004', '4')
     """
     if kind == "rate":
-        return f"{100 * amount:.6g}{NARROW}%"
+        return f"{100 * amount:.3g}{NARROW}%"
     if kind == "alarm":
         return value(amount, kind, unit)
     if unit == "USD":
-        return f"${amount:.6g}"
-    return f"{amount:.6g}" if unit in ("", "1") else f"{amount:.6g}{NARROW}{unit}"
+        return f"${amount:.3g}"
+    return f"{amount:.3g}" if unit in ("", "1") else f"{amount:.3g}{NARROW}{unit}"
 
 
 def clock(time: float, now: float | None = None) -> str:
