@@ -11,7 +11,7 @@ from typing import Any
 
 from collectors.conventions import filters, values
 from collectors.conventions.convention import FoundDocument, Read
-from collectors.conventions.messages import answer_in, question_in
+from collectors.conventions.messages import answer_in, last_user_text, question_in
 from collectors.conventions.payloads import documents_in
 from collectors.predicate import Predicate
 from collectors.span import AttributeValue, Span
@@ -52,6 +52,8 @@ def question_of(payload: object) -> str | None:
 
     >>> question_of({"args": ["How long?", {"tenant": "acme"}], "kwargs": {}}), question_of("How long?")
     ('How long?', 'How long?')
+    >>> question_of({"args": ["How long?", ["kb-1"]], "kwargs": {}})
+    'How long?'
     >>> question_of({"args": ["How long?", "u-17"], "kwargs": {}}) is None
     True
     """
@@ -59,7 +61,7 @@ def question_of(payload: object) -> str | None:
         return question_in(payload)
     positional = payload["args"]
     texts = [one for one in positional if isinstance(one, str) and one.strip()]
-    messages = [question_in(one) for one in positional if isinstance(one, list)]
+    messages = [last_user_text(one) for one in positional if isinstance(one, list)]
     return (
         question_in(payload["kwargs"])
         or next((one for one in messages if one), None)
