@@ -125,12 +125,27 @@ class DocumentReader:
 
     def _documents(self, field: Field, span: Span, into: str | None) -> tuple[Document, ...] | None:
         found: tuple[FoundDocument, ...] | None = self._view.read(field, span, into)
+        if found is None and into is not None:
+            found = self._told_above(field, span, into)
         if found is None:
             return None
         named = [self._named(one) for one in found]
         if field is Field.DOCUMENTS and any(one.id is None for one in named):
             named = self._filled(named, span)
         return tuple(self._settled(one) for one in named)
+
+    def _told_above(self, field: Field, span: Span, into: str) -> tuple[FoundDocument, ...] | None:
+        """What the pipeline says that this step of it gave."""
+        view = self._view
+        step = view.read(Field.STEP, span)
+        for up in view.above(span) if step is not None else ():
+            given = view.read(Field.STEP_DOCUMENTS, up) or {}
+            if step in given:
+                view.read(Field.STEP_DOCUMENTS, up, into)
+                found: tuple[FoundDocument, ...] = given[step]
+                ranked = field is Field.RERANKED
+                return tuple(one._replace(score_kind=ScoreKind.RERANK) for one in found) if ranked else found
+        return None
 
     def _named(self, found: FoundDocument) -> FoundDocument:
         """Id and score from the metadata, where the convention's own attributes have none."""

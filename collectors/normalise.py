@@ -233,7 +233,9 @@ class _Reader:
         service = self._leading().resource.get("service.version")
         return Versions(
             service=_text_or_none(service),
-            model=view.first_of(Field.MODEL, view.of_kind(SpanKind.LLM)[::-1], "versions.model"),
+            model=view.first_of(
+                Field.MODEL, [*view.of_kind(SpanKind.LLM)[::-1], *self._speakers()], "versions.model"
+            ),
             prompt=view.first(Field.PROMPT_VERSION, "versions.prompt")
             or self._meta("versions.prompt", "prompt_version"),
             index=view.first(Field.INDEX_VERSION, "versions.index")

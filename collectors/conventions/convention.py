@@ -74,6 +74,7 @@ class Field(StrEnum):
     STEP_FILTERS = (
         "step_filters"  # Mapping[str, Predicate | str]: what a pipeline gave its steps, by their names
     )
+    STEP_DOCUMENTS = "step_documents"  # Mapping[str, tuple[FoundDocument, ...]]: what a pipeline's steps gave
     FEEDBACK = "feedback"  # tuple[Feedback, ...]
 
 

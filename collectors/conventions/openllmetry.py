@@ -96,6 +96,19 @@ def _documents(kind: ScoreKind) -> Read:
     return read
 
 
+def _step_documents(
+    span: Span, raw: AttributeValue, flags: set[Flag]
+) -> Mapping[str, tuple[FoundDocument, ...]] | None:
+    """Haystack's components by name, those that gave documents."""
+    if not isinstance(raw, str) or '"documents"' not in raw:
+        return None
+    given = values.structured(raw, flags)
+    if not isinstance(given, dict):
+        return None
+    steps = {name: payloads.documents_in(step) for name, step in given.items() if isinstance(step, dict)}
+    return {name: found for name, found in steps.items() if found is not None}
+
+
 def _embeddings(
     span: Span, raw: AttributeValue, flags: set[Flag]
 ) -> tuple[tuple[str, tuple[float, ...]], ...] | None:
@@ -138,30 +151,26 @@ def _usage(*names: str) -> Read:
     """Counts in a model's raw response, where no attribute has them."""
 
     def read(span: Span, raw: AttributeValue, flags: set[Flag]) -> int | None:
-        usage = _responses(values.structured(raw, flags), "usage")
-        return next((values.whole(span, usage[name], flags) for name in names if name in usage), None)
+        usage = _response(raw, flags).get("usage")
+        found = [usage[name] for name in names if name in usage] if isinstance(usage, dict) else []
+        return values.whole(span, found[0], flags) if found else None
 
     return read
 
 
-def _raw_model(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | None:
-    payload = values.structured(raw, flags)
-    told = payload.get("raw") if isinstance(payload, dict) else None
-    return values.label(span, told.get("model"), flags) if isinstance(told, dict) else None
+def _responding_model(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | None:
+    return values.label(span, _response(raw, flags).get("model"), flags)
 
 
-def _responses(payload: Any, name: str) -> Mapping[str, Any]:
-    """The member of a model's response: LlamaIndex's `raw`, or the `meta` of the one Haystack component that has it."""
+def _response(raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any]:
+    """What a model said of its call: LlamaIndex's `raw`, or the `meta` of the one Haystack component with a usage."""
+    payload = values.structured(raw, flags) if isinstance(raw, str) and '"usage"' in raw else None
     if not isinstance(payload, dict):
         return {}
-    metas = [part["meta"][0] for part in payload.values() if _has_meta(part)]
-    holders = [payload.get("raw"), *metas]
-    found = [one[name] for one in holders if isinstance(one, dict) and isinstance(one.get(name), dict)]
-    return found[0] if len(found) == 1 else {}
-
-
-def _has_meta(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("meta"), list) and len(part["meta"]) == 1
+    metas = (part["meta"] for part in payload.values() if isinstance(part, dict) and "meta" in part)
+    of_components = (meta[0] for meta in metas if isinstance(meta, list) and len(meta) == 1)
+    told = [one for one in (payload.get("raw"), *of_components) if isinstance(one, dict) and "usage" in one]
+    return told[0] if len(told) == 1 else {}
 
 
 def _properties(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any] | None:
@@ -174,13 +183,14 @@ _RULES = {
     Field.INPUT: (Rule(INPUT, _asked), Rule(OUTPUT, _asked_of_stream)),
     Field.OUTPUT: (Rule(OUTPUT, _said),),
     Field.DOCUMENTS: (Rule(OUTPUT, _documents(ScoreKind.SIMILARITY)),),
+    Field.STEP_DOCUMENTS: (Rule(OUTPUT, _step_documents),),
     Field.RERANK_INPUT: (Rule(INPUT, _documents(ScoreKind.SIMILARITY)),),
     Field.RERANKED: (Rule(OUTPUT, _documents(ScoreKind.RERANK)),),
     Field.EMBEDDINGS: (Rule(OUTPUT, _embeddings),),
     Field.CONTEXT: (Rule(INPUT, _context),),
     Field.INPUT_TOKENS: (Rule(OUTPUT, _usage("prompt_tokens", "input_tokens")),),
     Field.OUTPUT_TOKENS: (Rule(OUTPUT, _usage("completion_tokens", "output_tokens")),),
-    Field.MODEL: (Rule(f"{PROPERTIES}.ls_model_name", values.label), Rule(OUTPUT, _raw_model)),
+    Field.MODEL: (Rule(f"{PROPERTIES}.ls_model_name", values.label), Rule(OUTPUT, _responding_model)),
     Field.PROMPT_VERSION: (Rule("traceloop.prompt.version", values.label),),
     Field.USER: (Rule(f"{PROPERTIES}.user_id", values.label),),
     Field.METADATA: (Rule(PROPERTIES, _properties, spread=True),),
