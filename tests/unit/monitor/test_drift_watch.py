@@ -1,0 +1,122 @@
+"""Embeddings by encoder version: never mixed, restored with their windows, and nothing unusable stops the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from alerts.signals import ALL, QUERY_DRIFT, Reading
+from collectors.trace import RagTrace, Versions
+from detectors.embedding import HashedNgramEncoder
+from detectors.query_drift import QueryDriftSettings
+from detectors.units import UnitSettings
+from monitor.drift import DriftWatch
+from monitor.metrics import Metrics
+
+DIMENSIONS = 8
+SETTINGS = QueryDriftSettings(
+    reference_size=60, window_size=20, permutations=999, run_length=300.0, quiet_tests=1
+)
+
+
+def watch(metrics: Metrics, settings: QueryDriftSettings = SETTINGS) -> DriftWatch:
+    return DriftWatch(UnitSettings(session_idle_s=1), settings, HashedNgramEncoder(), metrics)
+
+
+def feed(
+    drift: DriftWatch,
+    rows: npt.NDArray[np.floating] | Sequence[Sequence[float]],
+    start: float,
+    encoder: str = "e1",
+) -> float:
+    """Each row a session of its own, a second apart; gives the time after."""
+    now = start
+    for row in rows:
+        now += 1.0
+        trace = RagTrace(
+            id=f"{now}:a",
+            trace_id=str(now),
+            start_time_ns=0,
+            query_embedding=tuple(map(float, row)),
+            session=f"s{now}",
+            versions=Versions(encoder=encoder),
+        )
+        drift.put(trace, now)
+        drift.tick(now)
+    drift.tick(now + 2)
+    return now + 2
+
+
+def reading(metrics: Metrics) -> Reading:
+    return metrics.readings()[QUERY_DRIFT.name, ALL]
+
+
+def normal(rng: np.random.Generator, count: int, shift: float = 0.0) -> npt.NDArray[np.float64]:
+    return rng.normal(size=(count, DIMENSIONS)) + shift
+
+
+def test_a_reference_that_fills_is_evidence_without_a_verdict() -> None:
+    metrics = Metrics()
+    drift = watch(metrics)
+    drift.tick(0)
+    assert reading(metrics).evidence == 0
+    feed(drift, normal(np.random.default_rng(0), 30), 0)
+    assert (reading(metrics).evidence, reading(metrics).estimate) == (30, None)
+
+
+def test_a_shift_raises_the_alarm_and_its_end_clears_it() -> None:
+    metrics, rng = Metrics(), np.random.default_rng(1)
+    drift = watch(metrics)
+    now = feed(drift, normal(rng, 100), 0)
+    assert reading(metrics).estimate == 0.0
+    now = feed(drift, normal(rng, 80, shift=2.0), now)
+    assert reading(metrics).estimate == 1.0
+    feed(drift, normal(rng, 120), now)
+    assert reading(metrics).estimate == 0.0
+
+
+def test_encoder_versions_never_meet_in_one_window() -> None:
+    metrics, rng = Metrics(), np.random.default_rng(2)
+    drift = watch(metrics)
+    now = feed(drift, normal(rng, 100), 0, encoder="e1")
+    now = feed(drift, normal(rng, 90, shift=5.0), now, encoder="e2")
+    assert reading(metrics).estimate == 0.0
+    assert {status.detector for status in drift.status()} == {"query_drift/e1/8", "query_drift/e2/8"}
+    wider = rng.normal(size=(5, DIMENSIONS + 1))
+    feed(drift, wider, now, encoder="e2")
+    assert set(drift.states()) == {"e1/8", "e2/8", "e2/9"}
+
+
+def test_what_cannot_be_compared_is_counted_by_reason_and_stops_nothing() -> None:
+    metrics = Metrics()
+    drift = watch(metrics)
+    feed(drift, [[np.nan] * DIMENSIONS, [0.0] * DIMENSIONS, [1.0] * DIMENSIONS], 0)
+    drift.put(RagTrace(id="x:a", trace_id="x", start_time_ns=0), now=10)
+    for reason in ("not_finite", "zero_vector", "no_query"):
+        assert metrics.count_of(metrics.drift_skipped, reason=reason) == 1
+    assert reading(metrics).evidence == 1
+
+
+def test_windows_and_evidence_come_back_after_a_restart() -> None:
+    metrics, rng = Metrics(), np.random.default_rng(3)
+    drift = watch(metrics)
+    now = feed(drift, normal(rng, 100), 0)
+    feed(drift, normal(rng, 80, shift=2.0), now)
+    again = watch(Metrics())
+    for version, state in drift.states().items():
+        again.restore(version, state)
+    assert again.status()[0].model_dump(exclude={"history"}) == drift.status()[0].model_dump(
+        exclude={"history"}
+    )
+
+
+def test_other_settings_start_a_new_reference() -> None:
+    drift = watch(Metrics())
+    feed(drift, normal(np.random.default_rng(4), 100), 0)
+    metrics = Metrics()
+    again = watch(metrics, SETTINGS.model_copy(update={"run_length": 1000.0}))
+    for version, state in drift.states().items():
+        again.restore(version, state)
+    assert again.status() == ()
