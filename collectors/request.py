@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,7 @@ from collectors.conventions import (
     Field,
     Reading,
     Rule,
+    Rules,
     SpanKind,
     has_feedback,
     kind_of,
@@ -22,17 +24,19 @@ from collectors.open_trace import Assembled
 from collectors.span import Span, SpanEvent
 from collectors.trace import Feedback, Flag
 
-_INDEXED = (
-    Field.QUERY, Field.ANSWER, Field.REFUSED, Field.QUERY_EMBEDDING, Field.CONTEXT, Field.CONTEXT_IDS,
-    Field.CITATIONS, Field.GOLD_IDS, Field.CACHE_HIT, Field.PROMPT_VERSION, Field.INDEX_VERSION,
-    Field.ENCODER_VERSION, Field.SESSION, Field.USER, Field.TENANT, Field.LOCALE, Field.INTENT, Field.METADATA,
-    Field.INPUT_TOKENS, Field.OUTPUT_TOKENS, Field.COST,
-)  # fmt: skip
-"""Fields that are looked for in all spans of a request at once."""
-
 _STEPS = ANCHOR_KINDS | {SpanKind.RETRIEVER, SpanKind.RERANKER, SpanKind.LLM, SpanKind.TOOL}
 
-_WANTED = frozenset(rule.attribute for field in _INDEXED for _, rule in RULES[field])
+_NAMES = frozenset(rule.attribute for rules in RULES.values() for _, rule in rules)
+
+
+@lru_cache(maxsize=256)
+def _spoken(present: frozenset[str]) -> Rules:
+    """The rules that can say anything where only these of the names occur: few, and the same for all requests of one
+    service."""
+    return {
+        field: tuple(one for one in rules if one[1].spread or one[1].attribute in present)
+        for field, rules in RULES.items()
+    }
 
 
 class RequestView:
@@ -61,10 +65,11 @@ class RequestView:
         self.spans = self._believed(own)
         self._carriers: dict[str, list[Span]] = {}
         for span in self.spans:
-            for name in span.attributes.keys() & _WANTED:
+            for name in span.attributes.keys() & _NAMES:
                 self._carriers.setdefault(name, []).append(span)
-            for name in {event.name for event in span.events} & _WANTED if span.events else ():
+            for name in {event.name for event in span.events} & _NAMES if span.events else ():
                 self._carriers.setdefault(name, []).append(span)
+        self._rules = _spoken(frozenset(self._carriers))
 
     def kind(self, span: Span) -> SpanKind | None:
         """What the span did."""
@@ -121,7 +126,7 @@ class RequestView:
 
     def read(self, field: Field, span: Span, into: str | None = None) -> Any:
         """The field as this span gives it; `into` names the trace's field to note the source under."""
-        return self._noted(read(field, span, self.flags), into)
+        return self._noted(read(field, span, self.flags, self._rules), into)
 
     def first(self, field: Field, into: str | None = None) -> Any:
         """The field of the whole request: the highest-ranking convention first, then the most believed span."""
@@ -133,7 +138,7 @@ class RequestView:
 
     def first_of_each(self, field: Field) -> Iterator[Reading]:
         """What each rule of the field gives, from the most believed span on which it gives anything."""
-        for name, rule in RULES[field]:
+        for name, rule in self._rules[field]:
             yield from islice(self._given(name, rule), 1)
 
     def first_of(self, field: Field, spans: Sequence[Span], into: str | None = None) -> Any:
@@ -149,7 +154,7 @@ class RequestView:
         already holds its children's."""
         carriers = {
             span.span_id: span
-            for _, rule in RULES[field]
+            for _, rule in self._rules[field]
             for span in self._carriers.get(rule.attribute, ())
             if self.kind(span) in kinds
         }
@@ -172,7 +177,7 @@ class RequestView:
         return told
 
     def _readings(self, field: Field) -> Iterator[Reading]:
-        for name, rule in RULES[field]:
+        for name, rule in self._rules[field]:
             yield from self._given(name, rule)
 
     def _given(self, name: str, rule: Rule) -> Iterator[Reading]:

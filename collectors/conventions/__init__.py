@@ -41,6 +41,7 @@ __all__ = [
     "FoundDocument",
     "Reading",
     "Rule",
+    "Rules",
     "SpanKind",
     "has_answer",
     "has_feedback",
@@ -65,7 +66,9 @@ CONVENTIONS: tuple[Convention, ...] = (
 )
 """By rank: where two conventions give a field of one span, the earlier one is believed."""
 
-RULES: Mapping[Field, tuple[tuple[str, Rule], ...]] = {
+Rules = Mapping[Field, tuple[tuple[str, Rule], ...]]
+
+RULES: Rules = {
     field: tuple((one.name, rule) for one in CONVENTIONS for rule in one.rules.get(field, ()))
     for field in Field
 }
@@ -141,10 +144,11 @@ def has_feedback(span: Span) -> bool:
     )
 
 
-def read(field: Field, span: Span, flags: set[Flag]) -> Reading | None:
-    """The field as the highest-ranking convention on this span gives it; None where none does."""
+def read(field: Field, span: Span, flags: set[Flag], rules: Rules = RULES) -> Reading | None:
+    """The field as the highest-ranking convention on this span gives it; None where none does. `rules` may be those of
+    them alone that can say anything here."""
     attributes = span.attributes
-    for name, rule in RULES[field]:
+    for name, rule in rules[field]:
         raw = rule.raw(span) if rule.event else attributes.get(rule.attribute)
         if raw is None and not rule.spread:
             continue

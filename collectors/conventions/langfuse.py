@@ -34,8 +34,12 @@ _TYPE, _TAKEN, _GIVEN = (
 )
 _MODEL = "langfuse.observation.model.name"
 _APP_ROOT = "langfuse.internal.is_app_root"
-_SPEAKS = (_TYPE, _TAKEN, "langfuse.trace.name", "langfuse.environment", "langfuse.session.id", "session.id")
-"""Whatever carries metadata carries one of these."""
+_SPEAKS = (
+    _TYPE, _TAKEN, "langfuse.trace.name", "langfuse.environment", "langfuse.session.id", "langfuse.user.id",
+    "langfuse.trace.tags", "langfuse.version",
+)  # fmt: skip
+"""Whatever carries metadata carries one of these: looking for keys that begin so on every span would cost more than
+all else."""
 
 
 def _kind_of(span: Span) -> SpanKind | None:

@@ -70,7 +70,8 @@ def below(span: Span, prefix: str) -> dict[str, Any] | None:
 
 
 def tags(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any] | None:
-    """Those tags that are pairs ("tenant:acme", "locale=de-DE"): a list, that as JSON, or text with commas.
+    """Those tags that are pairs ("tenant:acme", "locale=de-DE"): a list, that as JSON, or text with commas. None where
+    there are no tags at all.
 
     >>> span = Span("0" * 32, "1" * 16, None, "s", 0, 0)
     >>> tags(span, "prod, tenant:acme", set()), tags(span, ["locale=de-DE"], set()), tags(span, 7, set())
@@ -82,4 +83,4 @@ def tags(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any]
     if not isinstance(listed, list):
         return None
     pairs = (re.split(r"[:=]", tag.strip(), maxsplit=1) for tag in listed if isinstance(tag, str))
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and all(pair)} or None
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and all(pair)}
