@@ -213,6 +213,24 @@ def test_langfuse_values_of_any_type_lose_nothing_else(name: str, odd: Attribute
     assert name == "langfuse.observation.type" or [one.answer for one in found] == ["5 days"]
 
 
+def test_langfuse_trace_input_and_output_speak_for_the_request_wherever_they_stand() -> None:
+    """Until version 4 any span could set them."""
+    root = span({"langfuse.observation.type": "chain", "langfuse.observation.input": '{"state": 1}'})
+    step = span(
+        {
+            "langfuse.observation.type": "generation",
+            "langfuse.observation.output": "a draft",
+            "langfuse.trace.input": '{"question": "How long?"}',
+            "langfuse.trace.output": "5 days",
+        },
+        span_id="2" * 16,
+        parent_id=root.span_id,
+    )
+    (trace,) = traces(root, step)
+    assert (trace.query, trace.answer) == ("How long?", "5 days")
+    assert trace.sources["query"] == "langfuse langfuse.trace.input"
+
+
 def test_langfuse_first_token_usage_and_cost() -> None:
     attributes: dict[str, AttributeValue] = {
         "langfuse.observation.type": "generation",
