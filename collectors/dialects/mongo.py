@@ -7,7 +7,8 @@ metadata"; Chroma, "Metadata Filtering", whose answers were checked against its 
   null; a list matches when any item does, and each operator of one field may be met by another item.
 - Pinecone: the same by its documentation's "based on MongoDB's operators" (a null cannot be stored there).
 - Chroma: as MongoDB for missing fields, but a list equals no scalar: only `$contains` and `$not_contains` look inside,
-  and they look inside nothing else.
+  and they look inside nothing else. (Its local mode truncates a fraction before comparing it with an integer; that is
+  not followed.)
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ metadata), `nested` and `[]` in keys (conditions on the same element of a list),
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import date
 from functools import partial
 
 from collectors.dialects.counting import at_least
@@ -143,7 +144,7 @@ def _range(key: str, value: Mapping[str, object]) -> Predicate:
     bounds = {name: bound for name, bound in value.items() if bound is not None}
     if bounds.keys() - _BOUNDS:
         raise UnparsedFilter(f"no range: {value!r:.200}")
-    in_time = bool(bounds) and all(isinstance(bound, str) for bound in bounds.values())
+    in_time = bool(bounds) and all(isinstance(bound, str | date) for bound in bounds.values())
     read: Callable[[object], object] = as_time_text if in_time else partial(_number, key)
     said = {name: read(bound) for name, bound in bounds.items()}
     if None in said.values():

@@ -43,16 +43,21 @@ def parse_any(value: object) -> Predicate:
     'tenant = acme'
     """
     if isinstance(value, str):
+        text = value
         try:
-            value = load(value)
+            value = load(text)
         except UnparsedFilter:
-            return _only(_agreed(_EXPRESSIONS, value) if _COMPARES.search(value) else [], value)
+            return _expression(text)
     if isinstance(value, list | tuple):
         return _only(_agreed((parse_elasticsearch, parse_clauses), value), value)
     if not isinstance(value, Mapping):
         raise UnparsedFilter(f"no filter: {value!r:.200}")
     structured = _agreed(_STRUCTURED, value)
     return _only(structured or _agreed((parse_mongo, parse_equalities), value), value)
+
+
+def _expression(text: str) -> Predicate:
+    return _only(_agreed(_EXPRESSIONS, text) if _COMPARES.search(text) else [], text)
 
 
 def _agreed(parsers: Sequence[_Parser], value: object) -> list[Predicate]:

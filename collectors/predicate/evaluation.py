@@ -73,10 +73,10 @@ def _evaluate_leaf(leaf: Leaf, value: object) -> bool:
         case Contains():
             return _contains(value, leaf)
         case _:
-            return _compare(leaf, value, (value,) if leaf.whole else _items(value))
+            return _compare(leaf, (value,) if leaf.whole else _items(value))
 
 
-def _compare(leaf: Eq | Ne | In | Other | Range, value: object, candidates: Sequence[object]) -> bool:
+def _compare(leaf: Eq | Ne | In | Other | Range, candidates: Sequence[object]) -> bool:
     match leaf:
         case Eq(value=wanted):
             return _any_equals(candidates, wanted)
@@ -85,9 +85,8 @@ def _compare(leaf: Eq | Ne | In | Other | Range, value: object, candidates: Sequ
         case In(values=values):
             return any(_any_equals(candidates, wanted) for wanted in values)
         case Other(values=values):
-            return value is not _MISSING and any(
-                not any(_equals(item, unwanted) for unwanted in values) for item in candidates
-            )
+            there = (item for item in candidates if item is not None and item is not _MISSING)
+            return any(not any(_equals(item, unwanted) for unwanted in values) for item in there)
         case Range():
             return any(_within(item, leaf) for item in candidates)
 

@@ -54,7 +54,8 @@ class In(_Comparison):
 
 
 class Other(_Comparison):
-    """Some value of the field is none of these: of a list, any item may be it. A missing field has no value.
+    """Some value of the field is none of these: of a list, any item may be it. A missing field has no value, and null
+    is none.
 
     For a field that holds one value it is `Exists` and not `In`; for lists it is weaker, as in Qdrant's `except`.
     """

@@ -81,15 +81,17 @@ def _leaf_text(leaf: Leaf) -> str:
         case Contains(value=value, part=part):
             return f"{name} {PART[part]} {_scalar_text(value)}"
         case _:
-            return _comparison_text(f"{name} itself" if leaf.whole else name, leaf)
+            return _comparison_text(name, leaf)
 
 
 def _comparison_text(name: str, leaf: Eq | Ne | In | Other | Range) -> str:
     match leaf:
-        case Eq(value=value):
-            return f"{name} = {_scalar_text(value)}"
-        case Ne(value=value):
-            return f"{name} != {_scalar_text(value)}"
+        case Eq(value=value, whole=whole):
+            return f"{name} {'==' if whole else '='} {_scalar_text(value)}"
+        case Ne(value=value, whole=whole):
+            return f"{name} {'!==' if whole else '!='} {_scalar_text(value)}"
+    name = f"{name} itself" if leaf.whole else name
+    match leaf:
         case In(values=values):
             return f"{name} in ({_list_text(values)})"
         case Other(values=values):

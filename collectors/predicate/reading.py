@@ -38,12 +38,13 @@ _TOKENS = re.compile(
       | (?P<word>"""
     + PLAIN.pattern
     + r""")
-      | (?P<sign><=|>=|!=|[<>=(),])
+      | (?P<sign><=|>=|!==|!=|==|[<>=(),])
     )""",
     re.VERBOSE | re.DOTALL,
 )
 _PHRASES = {tuple(phrase.split()): holding for holding, phrase in HOLDING.items()}
 _PARTS = {tuple(phrase.split()): part for part, phrase in PART.items()}
+_EQUALITIES = (("=", Eq, False), ("==", Eq, True), ("!=", Ne, False), ("!==", Ne, True))
 _BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _CONSTANTS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
@@ -154,10 +155,9 @@ class _Reader:
         return self.comparison(name, whole=self.skip("itself"))
 
     def comparison(self, name: str, whole: bool) -> Predicate:
-        if self.skip("="):
-            return Eq(field=name, value=self.scalar(), whole=whole)
-        if self.skip("!="):
-            return Ne(field=name, value=self.scalar(), whole=whole)
+        for sign, node, strict in _EQUALITIES:
+            if not whole and self.skip(sign):
+                return node(field=name, value=self.scalar(), whole=strict)
         if self.skip("in"):
             return In(field=name, values=self.scalars(), whole=whole)
         if self.skip("other", "than"):

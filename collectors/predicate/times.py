@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 
@@ -34,7 +34,7 @@ def as_time_text(value: object) -> str | None:
     >>> as_time_text("2024-05-01 10:00:00z")
     '2024-05-01T10:00:00Z'
     """
-    if isinstance(value, datetime):
+    if isinstance(value, date):
         value = value.isoformat()
     if not isinstance(value, str):
         return None
