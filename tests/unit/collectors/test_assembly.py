@@ -199,6 +199,33 @@ def test_a_trace_of_several_requests_gives_each(assembler: Assembler) -> None:
     assert all(Flag.MULTI_REQUEST_TRACE in one.flags for one in given)
 
 
+def test_pieces_of_requests_in_one_trace_go_together_by_time(assembler: Assembler) -> None:
+    """One streaming call joined all that followed to its trace, and most parents never came."""
+    pieces = [
+        span("d1", "gone1", RETRIEVER, start_ns=10),
+        span("s1", "gone2", start_ns=11),
+        span("m1", "gone3", MODEL, start_ns=12),
+        span("w2", "gone3", WORKFLOW, start_ns=20),
+        span("d2", "w2", RETRIEVER, start_ns=21),
+        span("m2", "w2", ANSWER, start_ns=22),
+        span("d3", "gone4", RETRIEVER, start_ns=30),
+        span("d4", "gone5", RETRIEVER, start_ns=40),
+        span("m4", "gone6", MODEL, start_ns=41),
+        span("w5", "gone3", WORKFLOW, start_ns=50),
+        span("d5", "w5", RETRIEVER, start_ns=51),
+    ]
+    assembler.add(batch(*reversed(pieces)), now=0.0)
+    found = assembler.flush(now=1.0)
+    assert [{one.span_id for one in request.spans} for request in found] == [
+        {"d1", "s1", "m1"},
+        {"w2", "d2", "m2"},
+        {"d3"},
+        {"d4", "m4"},
+        {"w5", "d5"},
+    ]
+    assert all({Flag.ORPHAN_PARENT, Flag.MULTI_REQUEST_TRACE} <= request.flags for request in found)
+
+
 def test_only_the_request_with_news_is_revised(assembler: Assembler) -> None:
     spans = [
         span("w1", None, WORKFLOW),

@@ -149,7 +149,8 @@ def test_pinecone_tells_scores_and_a_filter_in_json() -> None:
 def test_milvus_tells_distances_as_text_and_entities_as_python() -> None:
     one = span(
         "milvus.search",
-        {**MILVUS, "db.milvus.search.limit": 3, "db.milvus.search.result_count": 1},
+        {**MILVUS, "db.milvus.search.limit": 3, "db.milvus.search.result_count": 1,
+         "db.milvus.search.filter": "tenant == 'acme' and year >= 2020"},
         {"db.search.query.id": 0, "db.search.result.id": 7, "db.search.result.distance": "0.125",
          "db.search.result.entity": "{'tenant': 'acme', 'text': '5 days'}"},
     )  # fmt: skip
@@ -159,6 +160,9 @@ def test_milvus_tells_distances_as_text_and_entities_as_python() -> None:
     assert (document.id, document.score, document.score_kind) == ("7", 0.125, ScoreKind.DISTANCE)
     assert document.metadata == {"tenant": "acme", "text": "5 days"}
     assert retrieval.top_k == 3
+    assert retrieval.filter is not None
+    assert retrieval.filter.relevance is not None
+    assert to_text(retrieval.filter.relevance) == "tenant = acme and year >= 2020"
 
 
 def test_milvus_counts_nothing_found() -> None:
