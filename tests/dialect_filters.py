@@ -43,6 +43,12 @@ def qdrant() -> Filters:
         st.builds(lambda key, value: {"key": key, "range": value}, NAMES, _bounds(DAYS, *_ORDER)),
         st.builds(lambda key: {"is_empty": {"key": key}}, NAMES),
         st.builds(lambda key: {"is_null": {"key": key}}, NAMES),
+        st.builds(
+            lambda key, kind, value: {"key": key, kind: value},
+            NAMES,
+            st.sampled_from(["is_empty", "is_null"]),
+            st.booleans(),
+        ),
     )
     conditions = _nested(of_field, _clauses)
     return _clauses(conditions)

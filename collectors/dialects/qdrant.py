@@ -34,6 +34,7 @@ from collectors.predicate import (
     as_scalar,
     conjunction,
     disjunction,
+    negation,
 )
 from collectors.predicate.times import as_time_text
 
@@ -61,7 +62,7 @@ def _filter(value: Mapping[str, object]) -> Predicate:
     parts = _conditions(value.get("must"))
     if should := _conditions(value.get("should")):
         parts.append(disjunction(should))
-    parts.extend(Not(item=condition) for condition in _conditions(value.get("must_not")))
+    parts.extend(negation(condition) for condition in _conditions(value.get("must_not")))
     if (least := value.get("min_should")) is not None:
         parts.append(_min_should(least))
     return conjunction(parts)
@@ -117,7 +118,7 @@ def _field_condition(key: str, said: Mapping[str, object]) -> Predicate:
             return _range(key, value)
         case (("is_empty" | "is_null"), bool()):
             found = _is_empty(key) if kind == "is_empty" else _is_null(key)
-            return found if value else Not(item=found)
+            return found if value else negation(found)
     raise UnparsedFilter(f"no condition on metadata: {kind}")
 
 

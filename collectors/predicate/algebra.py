@@ -31,6 +31,11 @@ def disjunction(items: Sequence[Predicate]) -> Predicate:
     return flat[0] if len(flat) == 1 else Or(items=flat)
 
 
+def negation(predicate: Predicate) -> Predicate:
+    """Not the predicate; of a negation, what it negates."""
+    return predicate.item if isinstance(predicate, Not) else Not(item=predicate)
+
+
 def fields(predicate: Predicate) -> frozenset[str]:
     """The names of all metadata fields that the predicate reads."""
     return frozenset(_fields(predicate))
