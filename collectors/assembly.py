@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -87,11 +88,15 @@ class Assembler:
     """Collects spans by trace and gives each request once it seems whole. One owner; no thread and no clock.
 
     A message's receipt is held while any span of it is in an open trace, and handed on with the requests that the
-    trace becomes.
+    trace becomes. `on_late` is given feedback on requests whose spans are gone, during `add`; without it such
+    feedback is counted as unjoined.
     """
 
-    def __init__(self, settings: AssemblySettings) -> None:
+    def __init__(
+        self, settings: AssemblySettings, on_late: Callable[[LateFeedback], None] | None = None
+    ) -> None:
         self._settings = settings
+        self._on_late = on_late
         self._open: OrderedDict[str, OpenTrace] = OrderedDict()
         """By the last span's arrival, as is `_closed`: the first has waited longest."""
         self._closed: OrderedDict[str, OpenTrace] = OrderedDict()
@@ -101,7 +106,6 @@ class Assembler:
         self._feedback: OrderedDict[str, list[_Waiting]] = OrderedDict()
         """By what it waits for: a trace, a response or a session."""
         self._index = RequestIndex(settings.feedback_window_s, settings.max_remembered_requests)
-        self._late: list[LateFeedback] = []
         self._ready: list[Assembled] = []
         self.counts = AssemblyCounts()
 
@@ -129,11 +133,6 @@ class Assembler:
         self._expire_feedback(now - self._settings.revision_window_s)
         self._index.expire(now)
         return self._take_ready()
-
-    def late_feedback(self) -> list[LateFeedback]:
-        """Feedback on requests that were given before, whose spans are gone; each once."""
-        late, self._late = self._late, []
-        return late
 
     def flush(self, now: float) -> list[Assembled]:
         """Everything that is open, as far as it came: for the drain and for the end of a replay."""
@@ -202,14 +201,15 @@ class Assembler:
         self._put(trace_id, key, parent, span, feedback.receipt, feedback.came_at)
 
     def _add_late(self, feedback: _Waiting, request_id: str) -> None:
+        if self._on_late is None:
+            self.counts.feedback_unjoined += 1
+            return
         self.counts.feedback_joined += 1
         self.counts.feedback_late += 1
         span, receipt = feedback.span, feedback.receipt
         if receipt is not None:
             receipt.hold()
-        self._late.append(
-            LateFeedback(request_id, verdicts(span), f"{span.trace_id}:{span.span_id}", receipt)
-        )
+        self._on_late(LateFeedback(request_id, verdicts(span), f"{span.trace_id}:{span.span_id}", receipt))
 
     def _expire_feedback(self, limit: float) -> None:
         while self._feedback and next(iter(self._feedback.values()))[0].came_at <= limit:

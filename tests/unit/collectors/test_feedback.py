@@ -8,6 +8,7 @@ import pytest
 
 from collectors.assembly import Assembled, Assembler, AssemblySettings
 from collectors.conventions import has_answer
+from collectors.feedback import LateFeedback
 from collectors.normalise import Normaliser, NormaliseSettings
 from collectors.otlp_logs import NO_TRACE
 from collectors.span import AttributeValue, Receipt, Span, SpanBatch, SpanEvent, SpanLink
@@ -69,8 +70,13 @@ def labels(trace: RagTrace) -> list[str]:
 
 
 @pytest.fixture
-def assembler() -> Assembler:
-    return Assembler(AssemblySettings())
+def late() -> list[LateFeedback]:
+    return []
+
+
+@pytest.fixture
+def assembler(late: list[LateFeedback]) -> Assembler:
+    return Assembler(AssemblySettings(), late.append)
 
 
 BY_SPAN = verdict("chat")
@@ -125,27 +131,30 @@ def test_feedback_on_a_closed_request_revises_it(assembler: Assembler, feedback:
 
 
 @EVERY_WAY
-def test_feedback_of_the_next_morning_names_its_request(assembler: Assembler, feedback: Span) -> None:
+def test_feedback_of_the_next_morning_names_its_request(
+    assembler: Assembler, late: list[LateFeedback], feedback: Span
+) -> None:
     assembler.add(batch(*request()), now=0.0)
     (first,) = traces(assembler.due(12.0))
     assembler.due(5_000.0)
     assert assembler.counts.open_spans == 0
     assembler.add(batch(feedback), now=DAY_S - 100)
-    (late,) = assembler.late_feedback()
-    assert late.request_id == first.id
-    assert [one.label for one in late.feedback] == ["thumbs_down"]
-    assert assembler.late_feedback() == []
+    (found,) = late
+    assert found.request_id == first.id
+    assert [one.label for one in found.feedback] == ["thumbs_down"]
     assert assembler.counts.feedback_late == 1
 
 
 @EVERY_WAY
-def test_after_the_window_feedback_has_no_request(assembler: Assembler, feedback: Span) -> None:
+def test_after_the_window_feedback_has_no_request(
+    assembler: Assembler, late: list[LateFeedback], feedback: Span
+) -> None:
     assembler.add(batch(*request()), now=0.0)
     assembler.due(12.0)
     assembler.due(DAY_S + 100)
     assembler.add(batch(feedback), now=DAY_S + 101)
     assembler.due(DAY_S + 1_000)
-    assert assembler.late_feedback() == []
+    assert late == []
     assert assembler.counts.feedback_unjoined == 1
 
 
@@ -157,7 +166,9 @@ def test_a_sessions_feedback_is_on_its_last_request(assembler: Assembler) -> Non
     assert found == {TRACE: [], OTHER: ["thumbs_down"]}
 
 
-def test_late_feedback_on_one_of_several_requests_is_not_guessed(assembler: Assembler) -> None:
+def test_late_feedback_on_one_of_several_requests_is_not_guessed(
+    assembler: Assembler, late: list[LateFeedback]
+) -> None:
     first = [
         span("r1", None, ASKED),
         span("c1", "r1", ANSWERED),
@@ -172,7 +183,7 @@ def test_late_feedback_on_one_of_several_requests_is_not_guessed(assembler: Asse
     assert len(assembler.due(12.0)) == 2
     assembler.due(1_000.0)
     assembler.add(batch(verdict("r2"), verdict("c2")), now=1_001.0)
-    assert [one.request_id for one in assembler.late_feedback()] == [f"{TRACE}:r2"]
+    assert [one.request_id for one in late] == [f"{TRACE}:r2"]
     assembler.due(2_000.0)
     assert assembler.counts.feedback_unjoined == 1
 
@@ -183,18 +194,20 @@ def test_feedback_about_nothing_is_counted(assembler: Assembler) -> None:
     assert assembler.flush(now=1.0) == []
 
 
-def test_memory_of_requests_is_bounded() -> None:
-    assembler = Assembler(AssemblySettings(max_remembered_requests=2))
+def test_memory_of_requests_is_bounded(late: list[LateFeedback]) -> None:
+    assembler = Assembler(AssemblySettings(max_remembered_requests=2), late.append)
     for number in range(5):
         assembler.add(batch(*request(f"{number:032x}", f"s{number}", f"r{number}")), now=0.0)
     assembler.flush(now=1.0)
     assembler.due(1_000.0)
     for number in range(5):
         assembler.add(batch(verdict(None, f"{number:032x}")), now=1_001.0)
-    assert [one.request_id[:32] for one in assembler.late_feedback()] == [f"{3:032x}", f"{4:032x}"]
+    assert [one.request_id[:32] for one in late] == [f"{3:032x}", f"{4:032x}"]
 
 
-def test_a_message_is_held_until_its_late_feedback_is_safe(assembler: Assembler) -> None:
+def test_a_message_is_held_until_its_late_feedback_is_safe(
+    assembler: Assembler, late: list[LateFeedback]
+) -> None:
     done: list[str] = []
     assembler.add(batch(*request()), now=0.0)
     assembler.due(12.0)
@@ -202,10 +215,23 @@ def test_a_message_is_held_until_its_late_feedback_is_safe(assembler: Assembler)
     receipt = Receipt(lambda: done.append("commit"))
     assembler.add(batch(BY_SPAN, receipt=receipt), now=1_001.0)
     receipt.release()
-    (late,) = assembler.late_feedback()
+    (found,) = late
     assert done == []
-    late.release()
+    found.release()
     assert done == ["commit"]
+
+
+def test_where_nobody_wants_late_feedback_its_message_is_not_held() -> None:
+    done: list[str] = []
+    assembler = Assembler(AssemblySettings())
+    assembler.add(batch(*request()), now=0.0)
+    assembler.due(12.0)
+    assembler.due(1_000.0)
+    receipt = Receipt(lambda: done.append("commit"))
+    assembler.add(batch(BY_SPAN, receipt=receipt), now=1_001.0)
+    receipt.release()
+    assert done == ["commit"]
+    assert (assembler.counts.feedback_unjoined, assembler.counts.feedback_joined) == (1, 0)
 
 
 def test_one_verdict_told_two_ways_is_one(assembler: Assembler) -> None:
