@@ -30,6 +30,12 @@ class Reason(StrEnum):
     """A capture file whose name tells no known format."""
     UNSUPPORTED_ENCODING = "unsupported_encoding"
     """A content type or content encoding that the receiver does not speak."""
+    UNAUTHENTICATED = "unauthenticated"
+    """The sender does not bear the receiver's token."""
+    TLS_FAILED = "tls_failed"
+    """A connection, not a message: the sender and we agreed on no TLS, as without a certificate that we trust."""
+    INTERRUPTED = "interrupted"
+    """It never came whole: the sender stopped or was too slow, or it was cut off at the transport's own cap."""
     DECODER_FAULT = "decoder_fault"
     """The decoder itself failed on it: a defect of ours, kept from stopping the stream."""
 
