@@ -57,20 +57,19 @@ def to_text(predicate: Predicate) -> str:
         case Or(items=()):
             return "nothing"
         case And(items=items):
-            return " and ".join(_operand(item, Or) for item in items)
+            return " and ".join(map(_operand, items))
         case Or(items=items):
-            return " or ".join(_operand(item, And) for item in items)
+            return " or ".join(map(_operand, items))
         case Not(item=item):
             return f"not ({to_text(item)})"
         case _:
             return _leaf_text(predicate)
 
 
-def _operand(predicate: Predicate, other: type[And] | type[Or]) -> str:
+def _operand(predicate: Predicate) -> str:
     """Nested connectives in brackets, so that the text has one reading."""
     text = to_text(predicate)
-    nested = isinstance(predicate, And | Or) and bool(predicate.items)
-    return f"({text})" if nested or isinstance(predicate, other) else text
+    return f"({text})" if isinstance(predicate, And | Or) and predicate.items else text
 
 
 def _leaf_text(leaf: Leaf) -> str:

@@ -47,8 +47,8 @@ def asks(*conditions: Any) -> dict[str, Any]:
         ),
         (
             (
-                "must=[FieldCondition(key='at', match=None, range=DatetimeRange(lt=None, gt=datetime.datetime(2024, 1, 1, "
-                "9, 30, tzinfo=TzInfo(7200)), gte=None, lte=None), values_count=None)] must_not=None"
+                "must=[FieldCondition(key='at', match=None, range=DatetimeRange(lt=None, gt=datetime.datetime(2024, 1, "
+                "1, 9, 30, tzinfo=TzInfo(7200)), gte=None, lte=None), values_count=None)] must_not=None"
             ),
             "at > 2024-01-01T09:30:00+02:00",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from collectors.dialects.clauses import parse_clauses
 from collectors.dialects.haystack import parse_haystack
 from collectors.predicate import (
     ALL,
+    NOTHING,
     And,
     Contains,
     Eq,
@@ -18,15 +20,21 @@ from collectors.predicate import (
     Ne,
     Not,
     Or,
+    Other,
     Predicate,
     Range,
     UnparsedFilter,
     clauses,
+    conjunction,
+    disjunction,
     evaluate,
     fields,
+    negation,
     parse_equalities,
+    parse_text,
     split,
     to_text,
+    without_prefix,
 )
 
 DOCUMENT = {
@@ -87,6 +95,66 @@ def test_evaluates(predicate: Predicate, satisfied: bool) -> None:
     assert evaluate(predicate, DOCUMENT) is satisfied
 
 
+VALUES: dict[str, Any] = {
+    "null": None,
+    "nothing": [],
+    "nulls": [None],
+    "one": "a",
+    "many": ["a", None],
+    "number": 1,
+    "truth": True,
+    "day": "2024-01-02",
+    "moment": "2024-01-01T23:30:00-01:00",
+    "date": datetime(2024, 1, 2, tzinfo=UTC),
+}
+
+
+def satisfying(predicate: Predicate) -> str:
+    """The names of the values that the field `x` may have, and `missing`."""
+    documents = {"missing": {}, **{name: {"x": value} for name, value in VALUES.items()}}
+    return " ".join(name for name, document in documents.items() if evaluate(predicate, document))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "satisfied_by"),
+    [
+        (Exists(field="x", holding="anything"), "null nothing nulls one many number truth day moment date"),
+        (Exists(field="x"), "nothing nulls one many number truth day moment date"),
+        (Exists(field="x", holding="items"), "nulls one many number truth day moment date"),
+        (Exists(field="x", holding="value"), "one many number truth day moment date"),
+        (Exists(field="x", holding="list"), "nothing nulls many"),
+        (Eq(field="x", value="a"), "one many"),
+        (Eq(field="x", value="a", whole=True), "one"),
+        (Eq(field="x", value=1), "number"),
+        (Eq(field="x", value=1.0), "number"),
+        (Eq(field="x", value=True), "truth"),
+        (Eq(field="x", value="1"), ""),
+        (Eq(field="x", value=None), "missing null nulls many"),
+        (Eq(field="x", value=None, whole=True), "missing null"),
+        (In(field="x", values=("a", None), whole=True), "missing null one"),
+        (Other(field="x", values=("a",)), "number truth day moment date"),
+        (Other(field="x", values=()), "one many number truth day moment date"),
+        (Contains(field="x", value="a", part="item"), "many"),
+        (Contains(field="x", value="a", part="text"), "one"),
+        (Contains(field="x", value="a"), "one many"),
+        (Range(field="x"), "number"),
+        (Range(field="x", gt="Z"), "one many"),
+        (Range(field="x", gt="Z", whole=True), "one"),
+        (Range(field="x", gte="2024-01-02"), "one many day"),
+        (Range(field="x", gte="2024-01-02", time=True), "day moment date"),
+        (Range(field="x", gt="2024-01-02T00:00:00Z", lt="2024-01-02T01:00:00Z", time=True), "moment"),
+    ],
+)
+def test_what_is_there_and_what_it_holds(predicate: Predicate, satisfied_by: str) -> None:
+    assert satisfying(predicate) == satisfied_by
+
+
+def test_times_are_bounded_by_times() -> None:
+    for bounds in ({}, {"gt": 3}, {"gt": "soon"}, {"gt": "2024-01-01", "lt": 5}, {"lt": "2024-13-01"}):
+        with pytest.raises(ValueError, match="ISO-8601"):
+            Range.model_validate({"field": "x", "time": True, **bounds})
+
+
 def test_no_number_equals_itself_as_nan() -> None:
     assert not evaluate(Range(field="x", gte=0), {"x": float("nan")})
 
@@ -117,6 +185,16 @@ def test_no_number_equals_itself_as_nan() -> None:
             ),
             "a = b and (c = d or e = f)",
         ),
+        (Range(field="year", gt=1, gte=2, lt=3.5), "year within (> 1, >= 2, < 3.5)"),
+        (Range(field="name", gte="a b", lt="c"), '"a b" <= name < "c"'),
+        (Range(field="at", lt="2024-01-02T00:00:00Z", time=True), "at < 2024-01-02T00:00:00Z"),
+        (Range(field="year"), "year has any number"),
+        (Eq(field="tenant", value="acme", whole=True), "tenant == acme"),
+        (Ne(field="tenant", value="acme", whole=True), "tenant !== acme"),
+        (In(field="tenant", values=("acme",), whole=True), "tenant itself in (acme)"),
+        (Other(field="locale", values=("de",)), "locale other than (de)"),
+        (Exists(field="acl", holding="value"), "acl has a value"),
+        (Contains(field="tags", value="faq", part="item"), "tags has item faq"),
         (ALL, "everything"),
         (Or(items=()), "nothing"),
     ],
@@ -129,6 +207,65 @@ def test_a_clause_that_reads_an_entitlement_field_is_entitlement_as_a_whole() ->
     shared = Or(items=(Eq(field="tenant", value="acme"), Eq(field="public", value=True)))
     locale = Eq(field="locale", value="en-US")
     assert split(And(items=(locale, shared)), {"tenant"}) == (shared, locale)
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("a = 1 and b = 2 or c = 3", "(a = 1 and b = 2) or c = 3"),
+        ("not a = 1", "not (a = 1)"),
+        ('  a="x"and(b!=y)', "a = x and b != y"),
+        ("((a exists))", "a exists"),
+        ("a = 1 or (b = 2 or c = 3)", "a = 1 or (b = 2 or c = 3)"),
+    ],
+)
+def test_reads_what_people_write(written: str, text: str) -> None:
+    assert to_text(parse_text(written)) == text
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(
+            "",
+            "a",
+            "a =",
+            "= 1",
+            "a = 1 b = 2",
+            "a in 1",
+            "(a = 1",
+            "a = and",
+            "1 < a",
+            "a > b",
+            "a ~ 1",
+            "a < 1 < 2",
+        ),
+        *(
+            "a within (> 1, > 2)",
+            "a within (> 1, < 2024-01-01)",
+            "2024-01-01 < a < 3",
+            "a > 2024-13-01",
+            'a = "\\q"',
+        ),
+        *("(" * 200 + "a = 1" + ")" * 200, "not " * 200 + "a = 1", "a = 1" + " " * (1 << 20)),
+    ],
+)
+def test_what_nobody_prints_is_refused(written: str) -> None:
+    with pytest.raises(UnparsedFilter):
+        parse_text(written)
+
+
+def test_parts_of_a_name_come_off() -> None:
+    both = And(items=(Eq(field="meta.a", value=1), Not(item=Exists(field="b")), Or(items=())))
+    assert to_text(without_prefix(both, "meta.")) == "a = 1 and not (b exists) and nothing"
+
+
+def test_putting_together_is_flat() -> None:
+    one, other = Eq(field="a", value=1), Eq(field="b", value=2)
+    assert conjunction([And(items=(one, ALL)), other]) == And(items=(one, other))
+    assert disjunction([Or(items=(one, NOTHING)), other]) == Or(items=(one, NOTHING, other))
+    assert disjunction([one]) == conjunction([one]) == negation(negation(one)) == one
+    assert (disjunction([]), conjunction([])) == (NOTHING, ALL)
 
 
 def test_split_of_no_entitlement_is_all() -> None:
