@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from collectors.trace import Flag, RagTrace
+from collectors.trace import Feedback, Flag, RagTrace
 from detectors.finding import Finding, Outcome, scored, unscored
 
 REGENERATE_LABELS = frozenset({"regenerate", "regenerated", "retry"})
@@ -129,9 +129,14 @@ class RegenerationCheck:
     def _check(self, trace: RagTrace) -> Finding:
         if trace.error is not None:
             return unscored(self.name, trace, Outcome.NOT_APPLICABLE, "request_failed")
-        labels = [feedback.label for feedback in trace.feedback]
-        again = any(label.strip().casefold() in REGENERATE_LABELS for label in labels)
+        again = asked_again(trace.feedback)
         unseen = trace.flags & {Flag.CONTENT_NOT_CAPTURED, Flag.REDACTED}
         if trace.answer is None and not again and not unseen:
             return unscored(self.name, trace, Outcome.NOT_SCORABLE, "no_answer")
+        labels = [feedback.label for feedback in trace.feedback]
         return scored(self.name, trace, float(again), feedback=labels)
+
+
+def asked_again(feedback: Iterable[Feedback]) -> bool:
+    """Whether any of it asks to have the answer again."""
+    return any(one.label.strip().casefold() in REGENERATE_LABELS for one in feedback)

@@ -8,7 +8,6 @@ from time import time
 
 from alerts.delivery import Dispatcher
 from alerts.settings import sinks_of
-from collectors.assembly import Assembler
 from collectors.dead_letter import FileDeadLetters
 from collectors.kafka import KafkaCollector
 from collectors.normalise import Normaliser
@@ -75,7 +74,7 @@ def build_core(
     return Core(
         metrics=metrics,
         store=store,
-        intake=Intake(Assembler(config.assembly), Normaliser(config.normalise), metrics),
+        intake=Intake(config.assembly, Normaliser(config.normalise), metrics),
         judging=Judging(
             Scorer(judges, Sampler(config.sampling), metrics),
             observer,

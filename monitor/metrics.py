@@ -54,6 +54,11 @@ class Metrics:
             "open_traces", "Traces held, closed ones that may be revised included."
         )
         self.requests = self._counter("requests_closed", "Requests closed, by what became of them.", "result")
+        self.late_feedback = self._counter(
+            "late_feedback",
+            "Feedback on requests whose spans are gone, by whether it changed a finding.",
+            "changed",
+        )
         self.flags = self._counter(
             "trace_flags", "Traces by flag and instrumentation.", "flag", "instrumentation"
         )

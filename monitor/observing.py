@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from alerts.signals import QUERY_DRIFT
+from alerts.signals import QUERY_DRIFT, REGENERATION
+from collectors.feedback import LateFeedback
+from detectors.operations import asked_again
 from monitor.drift import DriftWatch
 from monitor.markers import ChangeWatch
 from monitor.metrics import Metrics
@@ -55,6 +58,18 @@ class Observer:
             self._rates.put(stored.finding, stored.scorer, now)
         for judgement in judged:
             self._see(judgement, now)
+
+    def hear(self, late: LateFeedback) -> bool:
+        """Take feedback on a request whose spans are gone: its answer was asked for again after all. The unit keeps
+        its time and weight. False where there is nothing to change."""
+        stored = self._store.finding(late.request_id, REGENERATION.check)
+        if stored is None or stored.finding.value != 0.0 or not asked_again(late.feedback):
+            return False
+        finding = replace(stored.finding, value=1.0, revision=stored.finding.revision + 1)
+        revised = replace(stored, finding=finding)
+        self._store.record([], [revised], at=stored.at)
+        self._rates.put(finding, stored.scorer, stored.at)
+        return True
 
     def tick(self, now: float) -> None:
         """Let time pass: windows slide, units close, gauges move."""

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collectors.assembly import Assembled, Assembler
+from collectors.assembly import Assembled, Assembler, AssemblySettings
+from collectors.feedback import LateFeedback
 from collectors.normalise import Normaliser
 from collectors.span import SpanBatch
 from collectors.trace import RagTrace
@@ -24,6 +25,7 @@ _ASSEMBLY_COUNTS = (
     "requests",
     "revisions",
     "feedback_joined",
+    "feedback_late",
     "feedback_unjoined",
     "forgotten_early",
 )
@@ -37,11 +39,16 @@ class Closed:
     trace: RagTrace
 
 
+Settled = Closed | LateFeedback
+"""What the first half hands to the second."""
+
+
 class Intake:
     """The first half: spans to `RagTrace`. One owner."""
 
-    def __init__(self, assembler: Assembler, normaliser: Normaliser, metrics: Metrics) -> None:
-        self._assembler = assembler
+    def __init__(self, assembly: AssemblySettings, normaliser: Normaliser, metrics: Metrics) -> None:
+        self._late: list[LateFeedback] = []
+        self._assembler = Assembler(assembly, on_late=self._late.append)
         self._normaliser = normaliser
         self._metrics = metrics
         self._counted: Counter[str] = Counter()
@@ -52,11 +59,11 @@ class Intake:
         if batch.receipt is not None:
             batch.receipt.release()
 
-    def due(self, now: float) -> list[Closed]:
-        """What has waited long enough."""
-        return self._close(self._assembler.due(now))
+    def due(self, now: float) -> list[Settled]:
+        """What has waited long enough, and feedback on what was closed long ago."""
+        return [*self._close(self._assembler.due(now)), *self._heard()]
 
-    def flush(self, now: float) -> list[Closed]:
+    def flush(self, now: float) -> list[Settled]:
         """Everything that is still open, for the end of a replay or of a service.
 
         What came from a source that can be read again (a Kafka record holds its receipt) is left to the next reader,
@@ -65,7 +72,12 @@ class Intake:
         closed = self._assembler.flush(now)
         unread = [request for request in closed if request.receipts]
         self._metrics.requests.labels("left_uncommitted").inc(len(unread))
-        return self._close([request for request in closed if not request.receipts])
+        return [*self._close([request for request in closed if not request.receipts]), *self._heard()]
+
+    def _heard(self) -> list[LateFeedback]:
+        late = self._late[:]
+        self._late.clear()
+        return late
 
     def _close(self, requests: Sequence[Assembled]) -> list[Closed]:
         self._count()
@@ -103,8 +115,9 @@ class Judging:
         self._store = store
         self._metrics = metrics
 
-    def judge(self, closed: Sequence[Closed], now: float) -> None:
+    def judge(self, settled: Sequence[Settled], now: float) -> None:
         """Judge and store; then, and only then, let go of the messages behind the requests."""
+        closed = [item for item in settled if isinstance(item, Closed)]
         fresh = [item for item in closed if self._is_new(item.trace)]
         self._observer.observe(self._scorer.judge([item.trace for item in fresh]), now)
         for item in fresh:
@@ -112,6 +125,11 @@ class Judging:
         self._metrics.requests.labels("already_counted").inc(len(closed) - len(fresh))
         for item in closed:
             item.request.release()
+        for late in settled:
+            if isinstance(late, LateFeedback):
+                changed = self._observer.hear(late)
+                self._metrics.late_feedback.labels(str(changed).lower()).inc()
+                late.release()
 
     def tick(self, now: float) -> None:
         """Let time pass."""

@@ -10,7 +10,7 @@ from statistics import median_high
 from alerts.guardrail import Transition
 from collectors.replay import Skipped, captures, read_batches
 from collectors.span import SpanBatch
-from monitor.pipeline import Closed, Intake, Judging
+from monitor.pipeline import Intake, Judging, Settled
 from monitor.watching import Watch
 
 Progress = Callable[[int, int], None]
@@ -57,7 +57,7 @@ class Replay:
             self._look()
         self.now = max(self.now, to)
 
-    def _judge(self, closed: Sequence[Closed]) -> None:
+    def _judge(self, closed: Sequence[Settled]) -> None:
         if closed:
             self._judging.judge(closed, self.now)
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from collectors.span import SpanBatch
 from monitor.metrics import Clock, Metrics
-from monitor.pipeline import Closed, Intake, Judging
+from monitor.pipeline import Intake, Judging, Settled
 from monitor.stage import Stage
 from monitor.status import Status
 from monitor.store import Store
@@ -54,7 +54,7 @@ class SpanQueue:
     def __init__(
         self,
         intake: Intake,
-        judging: Stage[Closed],
+        judging: Stage[Settled],
         health: Health,
         metrics: Metrics,
         clock: Clock,
@@ -95,14 +95,14 @@ class SpanQueue:
     def _flush(self) -> None:
         self._pass_on(self._intake.flush(self._clock()))
 
-    def _pass_on(self, closed: Sequence[Closed]) -> None:
+    def _pass_on(self, closed: Sequence[Settled]) -> None:
         for item in closed:
             self._judging.put(item)
 
 
 def judging_stage(
     judging: Judging, health: Health, clock: Clock, *, capacity: int, tick_s: float, save_s: float
-) -> Stage[Closed]:
+) -> Stage[Settled]:
     """The thread that owns the checks, the windows and the drift detectors."""
     saved_at = clock()
 

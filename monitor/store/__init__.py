@@ -142,6 +142,15 @@ class Store:
             ).fetchone()
         return None if row is None else int(row[0])
 
+    def finding(self, request_id: str, check: str) -> StoredFinding | None:
+        """What a check found in a request, at its highest revision; None where it was not judged (or was pruned)."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                f"SELECT {FINDING_COLUMNS} FROM finding WHERE request_id = ? AND check_name = ?",  # noqa: S608
+                (clean_text(request_id), check),
+            ).fetchone()
+        return None if row is None else finding_of(row)
+
     def findings(self, since: float, check: str | None = None) -> Iterator[StoredFinding]:
         """Findings recorded at or after `since`, oldest first, read page by page; what is recorded meanwhile
         may or may not be among them."""

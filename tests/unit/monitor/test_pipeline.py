@@ -1,0 +1,143 @@
+"""The two halves together: when messages are let go, what counts once, and what late feedback still changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from alerts.signals import ALL, REGENERATION
+from collectors.assembly import AssemblySettings
+from collectors.span import Receipt, Span, SpanBatch, SpanLink
+from monitor.build import Core, build_core
+from monitor.config import Config
+from monitor.metrics import Metrics
+from monitor.store import Store
+
+ASSEMBLY = AssemblySettings(answered_wait_s=1, idle_wait_s=2, max_wait_s=5, revision_window_s=10)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open(":memory:") as opened:
+        yield opened
+
+
+def core(store: Store) -> Core:
+    return build_core(Config(assembly=ASSEMBLY), store, None, Metrics(), now=0.0)
+
+
+def request(number: int = 1) -> Span:
+    return Span(
+        f"{number:032x}",
+        f"{number:016x}",
+        None,
+        "chat",
+        start_ns=10**18,
+        end_ns=10**18 + 10**9,
+        attributes={
+            "openinference.span.kind": "CHAIN",
+            "input.value": "why?",
+            "output.value": "Because it is so.",
+        },
+    )
+
+
+def regenerate(of: Span) -> Span:
+    return Span(
+        "f" * 32,
+        "f" * 16,
+        None,
+        "user feedback",
+        start_ns=10**18,
+        end_ns=10**18,
+        attributes={
+            "annotations.0.annotation.name": "user_feedback",
+            "annotations.0.annotation.label": "regenerate",
+        },
+        links=(SpanLink(of.trace_id, of.span_id, {}),),
+    )
+
+
+class Message:
+    """A message whose end is seen."""
+
+    def __init__(self, *spans: Span) -> None:
+        self.finished = False
+        self.batch = SpanBatch(spans, receipt=Receipt(self._finish))
+
+    def _finish(self) -> None:
+        self.finished = True
+
+
+def settle(core: Core, now: float) -> None:
+    core.judging.judge(core.intake.due(now), now)
+    core.judging.tick(now)
+
+
+def test_a_message_is_let_go_only_once_its_requests_are_stored(store: Store) -> None:
+    running, message = core(store), Message(request(1), request(2))
+    running.intake.accept(message.batch, now=0)
+    closed = running.intake.due(now=2)
+    assert len(closed) == 2
+    assert not message.finished
+    running.judging.judge(closed, now=2)
+    assert message.finished
+    assert store.closed_revision(f"{1:032x}:{1:016x}") == 0
+
+
+def test_a_message_without_a_rag_request_is_let_go_too(store: Store) -> None:
+    running = core(store)
+    message = Message(Span("a" * 32, "b" * 16, None, "GET /", start_ns=1, end_ns=2))
+    running.intake.accept(message.batch, now=0)
+    settle(running, now=5)
+    assert message.finished
+
+
+def test_what_is_read_again_after_a_restart_is_not_counted_again(store: Store) -> None:
+    for _ in range(2):
+        running, message = core(store), Message(request())
+        running.intake.accept(message.batch, now=0)
+        settle(running, now=2)
+        assert message.finished
+    assert sum(1 for _ in store.findings(since=0, check="latency")) == 1
+    assert running.metrics.count_of(running.metrics.requests, result="already_counted") == 1
+
+
+def test_the_drain_judges_what_cannot_come_again_and_leaves_the_rest(store: Store) -> None:
+    running, message = core(store), Message(request(1))
+    running.intake.accept(message.batch, now=0)
+    running.intake.accept(SpanBatch((request(2),)), now=0)
+    running.judging.judge(running.intake.flush(now=0.5), now=0.5)
+    assert not message.finished
+    assert store.closed_revision(f"{1:032x}:{1:016x}") is None
+    assert store.closed_revision(f"{2:032x}:{2:016x}") == 0
+    assert running.metrics.count_of(running.metrics.requests, result="left_uncommitted") == 1
+
+
+@pytest.mark.parametrize("after_s", [3.0, 600.0])
+def test_feedback_counts_while_spans_are_held_and_long_after(store: Store, after_s: float) -> None:
+    running, asked = core(store), request()
+    running.intake.accept(SpanBatch((asked,)), now=0)
+    settle(running, now=2)
+    settle(running, now=after_s)
+    assert running.metrics.readings()[REGENERATION.name, ALL].estimate == 0.0
+    message = Message(regenerate(asked))
+    running.intake.accept(message.batch, now=after_s)
+    settle(running, now=after_s + 6)
+    assert message.finished
+    assert running.metrics.readings()[REGENERATION.name, ALL].estimate == 1.0
+    [stored] = store.findings(since=0, check="regeneration")
+    assert (stored.finding.value, stored.finding.revision) == (1.0, 1)
+
+
+def test_the_same_late_feedback_twice_changes_nothing_more(store: Store) -> None:
+    running, asked = core(store), request()
+    running.intake.accept(SpanBatch((asked,)), now=0)
+    settle(running, now=2)
+    settle(running, now=600)
+    for _ in range(2):
+        running.intake.accept(SpanBatch((regenerate(asked),)), now=600)
+        settle(running, now=606)
+    [stored] = store.findings(since=0, check="regeneration")
+    assert stored.finding.revision == 1
