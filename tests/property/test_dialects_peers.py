@@ -24,10 +24,14 @@ SLOW = settings(
 )
 
 
+_IN_THE_TEST_EXTRA = ("qdrant_client", "mongomock")
+
+
 def peer(module: str) -> Any:
-    return pytest.importorskip(
-        module, reason=f"peer not installed: {module.partition('.')[0]}", exc_type=ImportError
-    )
+    """A store's own code; the light ones are in the extra `test`, the heavy ones are tried where they are installed."""
+    name = module.partition(".")[0]
+    missing = "part missing" if name in _IN_THE_TEST_EXTRA else "peer not installed"
+    return pytest.importorskip(module, reason=f"{missing}: {name}", exc_type=ImportError)
 
 
 def without_whole_floats(document: dict[str, Any]) -> bool:
