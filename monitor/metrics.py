@@ -59,6 +59,9 @@ class Metrics:
             "Feedback on requests whose spans are gone, by whether it changed a finding.",
             "changed",
         )
+        self.traces = self._counter(
+            "traces", "Traces by instrumentation and how much of them came.", "instrumentation", "completeness"
+        )
         self.flags = self._counter(
             "trace_flags", "Traces by flag and instrumentation.", "flag", "instrumentation"
         )

@@ -94,8 +94,9 @@ class Observer:
 
     def _see(self, judgement: Judgement, now: float) -> None:
         trace = judgement.trace
-        for flag in trace.flags:
-            for instrumentation in trace.instrumentation or ("",):
+        for instrumentation in trace.instrumentation or ("",):
+            self._metrics.traces.labels(instrumentation, trace.completeness).inc()
+            for flag in trace.flags:
                 self._metrics.flags.labels(flag, instrumentation).inc()
         if trace.revision > 0:  # counted when it first closed
             return

@@ -8,7 +8,7 @@ import pytest
 
 from alerts.signals import ALL, REGENERATION
 from collectors.assembly import AssemblySettings
-from collectors.span import Receipt, Span, SpanBatch, SpanLink
+from collectors.span import Receipt, Scope, Span, SpanBatch, SpanLink
 from monitor.build import Core, build_core
 from monitor.config import Config
 from monitor.metrics import Metrics
@@ -141,3 +141,16 @@ def test_the_same_late_feedback_twice_changes_nothing_more(store: Store) -> None
         settle(running, now=606)
     [stored] = store.findings(since=0, check="regeneration")
     assert stored.finding.revision == 1
+
+
+def test_completeness_and_flags_are_counted_by_instrumentation_and_version(store: Store) -> None:
+    running = core(store)
+    whole, hidden = request(1), request(2)
+    whole.scope = hidden.scope = Scope("openinference.instrumentation.langchain", "0.1.80")
+    hidden.attributes = {"openinference.span.kind": "LLM", "output.value": "__REDACTED__"}
+    running.intake.accept(SpanBatch((whole, hidden)), now=0)
+    settle(running, now=5)
+    made_by = {"instrumentation": "openinference.instrumentation.langchain@0.1.80"}
+    assert running.metrics.count_of(running.metrics.traces, **made_by) == 2
+    assert running.metrics.count_of(running.metrics.traces, **made_by, completeness="complete") == 1
+    assert running.metrics.count_of(running.metrics.flags, **made_by, flag="redacted") == 1
