@@ -1,77 +1,53 @@
 """Maximum mean discrepancy: the unbiased statistic and its permutation test.
 
-Gretton et al. (2012), "A kernel two-sample test", JMLR 13, equation 3: for rows x (n of them) and y (m),
+Gretton et al. (2012), "A kernel two-sample test", JMLR 13, equation 3: for units x (n of them) and y (m),
 
     MMD^2 = sum_{i != j} k(x_i, x_j) / (n (n - 1)) + sum_{i != j} k(y_i, y_j) / (m (m - 1)) - 2 mean k(x_i,
     y_j)
 
-with the Gaussian kernel k(a, b) = exp(-gamma |a - b|^2). For a permutation test, let K be the kernel of all N
-= n + m rows with a zero diagonal, R its row sums and T its total. The U-centred kernel (Székely & Rizzo 2014,
-"Partial distance correlation", in symmetric form)
+For a permutation test, let K be the kernel of all N = n + m units with a zero diagonal, R its row sums and T its
+total. The U-centred kernel (Székely & Rizzo 2014, "Partial distance correlation", in symmetric form)
 
     K~_ij = K_ij - u_i - u_j,  u_i = R_i / (N - 2) - T / (2 (N - 1) (N - 2)),  zero diagonal
 
-has row sums of zero, and with s_i = 1 where row i is in y, else 0,
+has row sums of zero, and with s_i = 1 where unit i is in y, else 0,
 
-    MMD^2 = [1 / (n (n - 1)) + 1 / (m (m - 1)) + 2 / (n m)] s' K~ s
+    MMD^2 = c s' K~ s,  c = 1 / (n (n - 1)) + 1 / (m (m - 1)) + 2 / (n m),  s' K~ s = s' K s - 2 (m - 1) s' u
 
-so that B relabellings, the rows of S, cost one matrix product: rowsum((S K~) * S). Rows permuted must be
-exchangeable units: where one session asks several questions, make one row of it first.
+so that B relabellings, the rows of S, cost one product: rowsum((S K) * S). K is symmetric: only its lower blocks
+are computed and multiplied, one panel of columns after the other, and none is kept. A constant taken off K leaves
+MMD^2 as it is and makes the sums small, so that single-precision products lose nothing that matters.
+
+What is permuted must be exchangeable: where one session asks several questions, it is one unit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from detectors.kernel import GaussianKernel, Matrix, Points, Reals, median_gamma, origin_of
+from detectors.permutations import Labels, checked_labels, p_values, permutation_labels
+from detectors.vectors import Units
 from detectors.verdict import Vectors
 
-Labels = npt.NDArray[np.bool_]
-"""Shape (permutations, n + m): which rows each permutation puts into the current window; m of them in
-each."""
-_Matrix = npt.NDArray[np.floating[Any]]
-_Reals = npt.NDArray[np.float64]
+Sample = Vectors | Sequence[Vectors] | Units
+"""Rows (n, d), each a unit; or one array a unit; or units."""
+Panel = Callable[[int, int], Matrix]
+"""Columns start to stop of the kernel from row start on: shape (bandwidths, N - start, stop - start), the caller's."""
 
+_TILE = 256
+"""Columns a panel."""
 _LABEL_ROWS = 256
-"""Permutations a product: bounds the memory of the products at this many rows of N."""
-_LARGEST_SQUARED_NORM = 1e37
-"""Of a row; squared distances, at most four times that, still fit single precision."""
-_TIE = 1e-4
-"""In standard deviations of the permuted statistics: single-precision products are 1e-5 apart where they are
-equal."""
-
-
-class UnusableVectors(ValueError):  # noqa: N818 (says what the rows are)
-    """Rows that cannot be compared; `reason` is one of a small set and safe as a metric label."""
-
-    reason: ClassVar[str] = "unusable"
-
-
-class NonFiniteVectors(UnusableVectors):
-    """A row holds NaN or infinity, or is too large for single precision."""
-
-    reason = "non_finite"
-
-
-class WrongDimension(UnusableVectors):
-    """Not two-dimensional, or not as many columns as the rows before."""
-
-    reason = "wrong_dimension"
-
-
-class TooFewRows(UnusableVectors):
-    """Fewer rows than the comparison needs."""
-
-    reason = "too_few_rows"
+"""Permutations a product: bounds the memory of the labels in single precision."""
 
 
 @dataclass(slots=True, frozen=True)
 class MmdTest:
-    """One comparison. `p_value` is (x + 1) / (B + 1), x of B permuted statistics at least as large as
-    `statistic`."""
+    """One comparison. `statistic` is that of `gamma`, the widest bandwidth; `p_value` is over all bandwidths, and
+    `p_values` are those of gamma, 2 gamma, 4 gamma ... each."""
 
     statistic: float
     p_value: float
@@ -79,212 +55,157 @@ class MmdTest:
     reference_size: int
     current_size: int
     permutations: int
+    p_values: tuple[float, ...] = ()
 
 
-def usable_rows(rows: Vectors, dimensions: int | None = None, least: int = 1) -> _Matrix:
-    """The rows as float32 or float64, shape (n, d), checked. Raises an UnusableVectors that says what is
-    wrong."""
-    array = np.asarray(rows)
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise WrongDimension(f"vectors come as (rows, dimensions), not with shape {array.shape}")
-    if dimensions is not None and array.shape[1] != dimensions:
-        raise WrongDimension(f"vectors have {array.shape[1]} dimensions, not {dimensions}")
-    if array.shape[0] < least:
-        raise TooFewRows(f"{array.shape[0]} rows are fewer than {least}")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        single = np.square(array, dtype=np.float32, casting="same_kind").sum(axis=1)
-    usable = single < _LARGEST_SQUARED_NORM
-    if not usable.all():
-        raise NonFiniteVectors(
-            f"row {int(np.argmin(usable))} is not finite or too large for single precision"
-        )
-    return array
+@dataclass(slots=True, frozen=True)
+class Forms:
+    """What one pass over a kernel gives, per bandwidth: `quadratic` s'Ks and `linear` s'K1, both (bandwidths, B),
+    `row_sums` K1 (bandwidths, N), the sum `within` the last m units (bandwidths,), and the constant `shift` that was
+    taken off K."""
+
+    quadratic: Reals
+    linear: Reals
+    row_sums: Reals
+    within: Reals
+    shift: Reals
 
 
-def median_gamma(rows: Vectors) -> float:
-    """1 / the median squared distance between different rows, the customary bandwidth; shape (n, d), n >= 2.
+def mmd2(x: Sample, y: Sample, gamma: float | None = None) -> float:
+    """The unbiased MMD^2 between x and y, at least 2 units each; it can be below 0.
 
-    Where over half of the pairs are duplicates the median is taken over the others; where all rows are equal
-    it is 1.
-    """
-    rows = usable_rows(rows, least=2)
-    return _gamma_of(_squared_distances(rows - rows.mean(axis=0), None))
-
-
-def mmd2(x: Vectors, y: Vectors, gamma: float | None = None) -> float:
-    """The unbiased MMD^2 between x (n, d) and y (m, d), n and m at least 2; it can be below 0.
-
-    The kernel has the precision of the rows (float32 or float64). `gamma` is by default that of the pooled
-    rows.
+    The kernel has the precision of the rows (single or double). `gamma` is by default that of the pooled rows.
 
     >>> x = np.array([[0.0], [1.0], [2.0]])
     >>> mmd2(x, x + 10.0) > 0.5
     True
     """
-    kernel, n, _ = _pooled_kernel(x, y, gamma)
-    return _statistic(kernel, n)
+    none = np.empty((0, len(Units.of(x)) + len(Units.of(y))), dtype=np.bool_)
+    statistics, _, _ = _compare(x, y, gamma, 1, lambda n, m: none)
+    return float(statistics[0])
 
 
 def permutation_test(
-    x: Vectors,
-    y: Vectors,
+    x: Sample,
+    y: Sample,
     *,
     permutations: int = 1000,
     seed: int,
     gamma: float | None = None,
+    bandwidths: int = 3,
     labels: Labels | None = None,
 ) -> MmdTest:
-    """Test whether x (n, d) and y (m, d) have one distribution; exact at every level for exchangeable rows.
+    """Test whether the units of x and y have one distribution; exact at every level for exchangeable units.
 
-    `gamma` is by default that of the pooled rows, which relabelling leaves as it is. `labels` are drawn from
-    `seed` unless they are given.
-    """
-    kernel, n, gamma = _pooled_kernel(x, y, gamma)
-    if labels is None:
-        labels = permutation_labels(n, len(kernel) - n, permutations, np.random.default_rng(seed))
-    return _test(kernel, n, gamma, labels)
-
-
-def permutation_labels(n: int, m: int, permutations: int, rng: np.random.Generator) -> Labels:
-    """Random relabellings, shape (permutations, n + m), each with m rows in the current window."""
-    labels = np.zeros((permutations, n + m), dtype=np.bool_)
-    drawn = np.argpartition(rng.random((permutations, n + m), dtype=np.float32), m - 1, axis=1)[:, :m]
-    np.put_along_axis(labels, drawn, True, axis=1)
-    return labels
-
-
-class MmdReference:
-    """Reference rows whose kernel is computed once, for many windows against the same reference.
-
-    `gamma` is by default that of the reference rows alone, fixed for all windows. A relabelling would have
-    given another reference and a slightly other gamma, so the level is not exact as in `permutation_test`, but
-    a median over n (n - 1) / 2 distances hardly moves: 4.8 % of 20,000 unshifted windows of hashed CLINC150
-    queries had p <= 5 % (n = 150, m = 40), with a standard deviation of 3.3 points from reference to reference.
-
-    Memory is 4 n^2 bytes for float32 rows.
+    `gamma` is by default that of the pooled rows, which relabelling leaves as it is; the kernel is tried at gamma,
+    2 gamma ... `bandwidths` in all. `labels` are drawn from `seed` unless they are given.
     """
 
-    def __init__(self, rows: Vectors, gamma: float | None = None) -> None:
-        self.rows = usable_rows(rows, least=2)
-        self._origin = self.rows.mean(axis=0)
-        self._centred = self.rows - self._origin
-        distances = _squared_distances(self._centred, None)
-        self.gamma = _gamma_of(distances) if gamma is None else gamma
-        self._kernel = _kernel_in_place(distances, self.gamma)
-        np.fill_diagonal(self._kernel, 0.0)
+    def drawn(n: int, m: int) -> Labels:
+        if labels is not None:
+            return checked_labels(labels, n, m)
+        return permutation_labels(n, m, permutations, np.random.default_rng(seed))
 
-    @property
-    def size(self) -> int:
-        return int(self.rows.shape[0])
-
-    @property
-    def dimensions(self) -> int:
-        return int(self.rows.shape[1])
-
-    def mmd2(self, current: Vectors) -> float:
-        """The unbiased MMD^2 between the reference and the current rows, shape (m, d), m >= 2."""
-        return _statistic(self._kernel_with(current), self.size)
-
-    def test(self, current: Vectors, labels: Labels) -> MmdTest:
-        """The permutation test of the current rows, shape (m, d), with the given relabellings of all rows."""
-        return _test(self._kernel_with(current), self.size, self.gamma, labels)
-
-    def _kernel_with(self, current: Vectors) -> _Matrix:
-        rows = (
-            usable_rows(current, self.dimensions, least=2).astype(self.rows.dtype, copy=False) - self._origin
-        )
-        n, total = self.size, self.size + len(rows)
-        kernel = np.empty((total, total), dtype=self._kernel.dtype)
-        kernel[:n, :n] = self._kernel
-        kernel[n:, n:] = _kernel_in_place(_squared_distances(rows, None), self.gamma)
-        kernel[n:, :n] = _kernel_in_place(_squared_distances(rows, self._centred), self.gamma)
-        kernel[:n, n:] = kernel[n:, :n].T
-        np.fill_diagonal(kernel, 0.0)
-        return kernel
+    statistics, permuted, kernel = _compare(x, y, gamma, bandwidths, drawn)
+    p, single = p_values(statistics, permuted)
+    n, m = len(Units.of(x)), len(Units.of(y))
+    return MmdTest(float(statistics[0]), p, kernel.gamma, n, m, permuted.shape[1], single)
 
 
-def permuted_mmd2(kernel: _Matrix, labels: Labels) -> _Reals:
+def permuted_mmd2(kernel: Matrix, labels: Labels) -> Reals:
     """MMD^2 of each relabelling, shape (permutations,), of a kernel (N, N) with a zero diagonal."""
-    total = len(kernel)
     m = int(labels[0].sum())
-    n = total - m
-    centred = _u_centred(kernel).astype(np.float32, copy=False)
-    forms: _Reals = np.empty(len(labels))
+    forms = quadratic_forms(
+        lambda start, stop: kernel[None, start:, start:stop].copy(), labels, len(kernel) - m
+    )
+    statistics = mmd2_of(forms.quadratic, forms.linear, forms.row_sums.sum(axis=1), len(kernel) - m, m)
+    null: Reals = statistics[0]
+    return null
+
+
+def mmd2_of(quadratic: Reals, linear: Reals, total: Reals, n: int, m: int) -> Reals:
+    """MMD^2 from s'Ks and s'K1, both (bandwidths, B), and K's total (bandwidths,)."""
+    size = n + m
+    s_u = linear / (size - 2) - m * total[:, None] / (2.0 * (size - 1) * (size - 2))
+    statistics: Reals = form_factor(n, m) * (quadratic - 2.0 * (m - 1) * s_u)
+    return statistics
+
+
+def form_factor(n: int, m: int) -> float:
+    """What s'K~s is to be multiplied with to give MMD^2."""
+    return 1.0 / (n * (n - 1)) + 1.0 / (m * (m - 1)) + 2.0 / (n * m)
+
+
+def quadratic_forms(panel: Panel, labels: Labels | Matrix, n: int, shift: Reals | None = None) -> Forms:
+    """One pass over a kernel of N units, of which those from `n` on are the current ones; labels (B, N)."""
+    count, size = labels.shape
+    quadratic = linear = row_sums = within = np.zeros(0)
+    for start in range(0, size, _TILE):
+        stop = min(start + _TILE, size)
+        block = panel(start, stop)
+        own = block[:, : stop - start]
+        if start == 0:
+            shift = block.mean(axis=(1, 2), dtype=np.float64).astype(block.dtype) if shift is None else shift
+            quadratic, row_sums = np.zeros((len(block), count)), np.zeros((len(block), size))
+            within = np.zeros(len(block))
+        block -= np.asarray(shift, dtype=block.dtype)[:, None, None]
+        own[:, np.arange(stop - start), np.arange(stop - start)] = 0.0
+        row_sums[:, start:stop] += block.sum(axis=1, dtype=np.float64)
+        row_sums[:, stop:] += block[:, stop - start :].sum(axis=2, dtype=np.float64)
+        within += _within(block, n - start, stop - start)
+        own *= 0.5
+        _add_products(quadratic, block, labels[:, start:])
+    linear = np.stack([_products_with(labels, sums) for sums in row_sums])
+    return Forms(2.0 * quadratic, linear, row_sums, within, np.asarray(shift, dtype=np.float64))
+
+
+def _within(block: Matrix, first: int, columns: int) -> Reals:
+    """What a panel holds of the sum over pairs of current units, whose first row and column in it is `first`."""
+    first = max(first, 0)
+    current = block[:, first:, first:]
+    total: Reals = current.sum(axis=(1, 2), dtype=np.float64)
+    total += current[:, max(columns - first, 0) :].sum(axis=(1, 2), dtype=np.float64)
+    return total
+
+
+def _add_products(quadratic: Reals, block: Matrix, labels: Labels | Matrix) -> None:
+    single = block.astype(np.float32, copy=False)
     for start in range(0, len(labels), _LABEL_ROWS):
-        chosen = labels[start : start + _LABEL_ROWS].astype(np.float32)
-        product = chosen @ centred
-        product *= chosen
-        forms[start : start + len(chosen)] = product.sum(axis=1, dtype=np.float64)
-    forms *= 1.0 / (n * (n - 1)) + 1.0 / (m * (m - 1)) + 2.0 / (n * m)
-    return forms
+        chosen = labels[start : start + _LABEL_ROWS].astype(np.float32, copy=False)
+        for i, kernel in enumerate(single):
+            product = chosen @ kernel
+            product *= chosen[:, : kernel.shape[1]]
+            quadratic[i, start : start + len(chosen)] += product.sum(axis=1, dtype=np.float64)
 
 
-def _u_centred(kernel: _Matrix) -> _Matrix:
-    total = len(kernel)
-    row_sums = kernel.sum(axis=1, dtype=np.float64)
-    u = row_sums / (total - 2) - row_sums.sum() / (2.0 * (total - 1) * (total - 2))
-    shift = u.astype(kernel.dtype)
-    centred: _Matrix = kernel - shift[:, None]
-    centred -= shift[None, :]
-    np.fill_diagonal(centred, 0.0)
-    return centred
+def _products_with(labels: Labels | Matrix, sums: Reals) -> Reals:
+    parts = [
+        labels[at : at + _LABEL_ROWS].astype(np.float64) @ sums for at in range(0, len(labels), _LABEL_ROWS)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _test(kernel: _Matrix, n: int, gamma: float, labels: Labels) -> MmdTest:
-    m = len(kernel) - n
-    if labels.ndim != 2 or labels.shape[1] != n + m or not (labels.sum(axis=1) == m).all():
-        raise ValueError(f"each relabelling must choose {m} of {n + m} rows")
-    statistic = _statistic(kernel, n)
-    permuted = permuted_mmd2(kernel, labels)
-    exceeding = int((permuted >= statistic - _TIE * permuted.std()).sum())
-    return MmdTest(statistic, (exceeding + 1) / (len(labels) + 1), gamma, n, m, len(labels))
+def _compare(
+    x: Sample, y: Sample, gamma: float | None, bandwidths: int, drawn: Callable[[int, int], Labels]
+) -> tuple[Reals, Reals, GaussianKernel]:
+    """MMD^2 as observed (bandwidths,) and relabelled (bandwidths, B), and the kernel."""
+    reference = Units.of(x, least=2)
+    current = Units.of(y, reference.dimensions, least=2)
+    n, m = len(reference), len(current)
+    pooled = reference.then(current)
+    kernel = GaussianKernel(median_gamma(pooled.rows) if gamma is None else gamma, bandwidths)
+    points = Points(pooled, origin_of(pooled.rows))
 
+    def panel(start: int, stop: int) -> Matrix:
+        columns = points.part(start, stop)
+        block = np.empty((bandwidths, n + m - start, stop - start), dtype=points.lengths.dtype)
+        for first in range(start, n + m, _TILE):
+            last = min(first + _TILE, n + m)
+            block[:, first - start : last - start] = kernel.between(points.part(first, last), columns)
+        return block
 
-def _statistic(kernel: _Matrix, n: int) -> float:
-    m = len(kernel) - n
-    within_x = kernel[:n, :n].sum(dtype=np.float64) / (n * (n - 1))
-    within_y = kernel[n:, n:].sum(dtype=np.float64) / (m * (m - 1))
-    return float(within_x + within_y - 2.0 * kernel[n:, :n].sum(dtype=np.float64) / (n * m))
-
-
-def _pooled_kernel(x: Vectors, y: Vectors, gamma: float | None) -> tuple[_Matrix, int, float]:
-    """The kernel of all rows with a zero diagonal, the number of reference rows, and gamma."""
-    reference = usable_rows(x, least=2)
-    current = usable_rows(y, reference.shape[1], least=2)
-    rows = np.concatenate([reference, current])
-    distances = _squared_distances(rows - rows.mean(axis=0), None)
-    gamma = _gamma_of(distances) if gamma is None else gamma
-    kernel = _kernel_in_place(distances, gamma)
-    np.fill_diagonal(kernel, 0.0)
-    return kernel, len(reference), gamma
-
-
-def _squared_distances(x: _Matrix, y: _Matrix | None) -> _Matrix:
-    """Shape (len(x), len(y)); of x with itself where y is None. Rows come centred, or the difference would
-    cancel."""
-    other = x if y is None else y
-    distances: _Matrix = x @ other.T
-    distances *= -2.0
-    distances += np.einsum("ij,ij->i", x, x)[:, None]
-    distances += np.einsum("ij,ij->i", other, other)[None, :]
-    np.maximum(distances, 0.0, out=distances)
-    if y is None:
-        np.fill_diagonal(distances, 0.0)
-    return distances
-
-
-def _gamma_of(distances: _Matrix) -> float:
-    # Both of a pair's two entries are there, which leaves the median as it is.
-    apart = distances[~np.eye(len(distances), dtype=np.bool_)]
-    median = float(np.median(apart))
-    if median == 0.0 and apart.any():
-        median = float(np.median(apart[apart > 0.0]))
-    return 1.0 / median if median > 0.0 else 1.0
-
-
-def _kernel_in_place(distances: _Matrix, gamma: float) -> _Matrix:
-    distances *= -gamma
-    np.exp(distances, out=distances)
-    return distances
+    forms = quadratic_forms(panel, drawn(n, m), n)
+    total = forms.row_sums.sum(axis=1)
+    linear = forms.row_sums[:, n:].sum(axis=1)
+    observed = mmd2_of(forms.within[:, None], linear[:, None], total, n, m)[:, 0]
+    return observed, mmd2_of(forms.quadratic, forms.linear, total, n, m), kernel

@@ -1,23 +1,31 @@
-"""Drift of query embeddings: MMD against a fixed reference, with a sequential alarm over disjoint windows."""
+"""Drift of query embeddings: MMD of units against a fixed reference, a sequential alarm over disjoint windows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from detectors.mmd import Labels, MmdReference, permutation_labels, usable_rows
+from detectors.current_window import (
+    CountedWindow,
+    CurrentWindow,
+    Entries,
+    Rows,
+    TimedWindow,
+    number,
+    pack,
+    unpack,
+)
 from detectors.sequential import SequentialAlarm
+from detectors.vectors import Units, usable_rows
 from detectors.verdict import DriftVerdict, State, Vectors
 
-_STATE_VERSION = 1
-_STATE_KEYS = {"version", "units", "reference", "since_test", "tests", "log_one_plus", "alarm", "quiet"}
-_SETTING = "setting."
-_CANCELLED = 1e-6
-"""Rows whose mean is this short beside them cancel out; rescaling would show their rounding errors."""
+_STATE_VERSION = 2
+_STATE_KEYS = {"version", "unit_times", "unit_sizes", "unit_rows", "log_one_plus", "alarm", "quiet"}
+_SETTING, _WINDOW = "setting.", "window."
 
 
 class QueryDriftSettings(BaseModel):
@@ -28,8 +36,20 @@ class QueryDriftSettings(BaseModel):
     reference_size: int = Field(
         default=500, ge=2, description="Units (sessions) collected as the reference where none is given."
     )
+    reference_s: float = Field(
+        default=0.0,
+        ge=0.0,
+        description="Seconds that the reference is collected at least, beside its size; 0 = its size alone.",
+    )
     window_size: int = Field(
-        default=100, ge=2, description="Units in the current window; an alarm's test takes as many."
+        default=100,
+        ge=2,
+        description="Units in the current window, or at least in it where window_s is given.",
+    )
+    window_s: float = Field(
+        default=0.0,
+        ge=0.0,
+        description="Seconds that the current window spans; 0 = the last window_size units.",
     )
     permutations: int = Field(
         default=1000, ge=99, description="Permutations a test; the smallest p-value is 1 / (1 + this)."
@@ -55,133 +75,111 @@ class QueryDriftDetector:
     """Says whether queries still look like the reference. One detector per encoder version: vectors never mix.
 
     The unit is the session, since the queries of one session are not independent: permuting single queries
-    calls 93 to 100 % of unshifted session streams drift. So each `push` is one unit and becomes one row, the
-    mean of its rows rescaled to their mean length; single rows stay as they are. Unscaled, a mean is the
-    shorter the more it averages: sessions of 2 instead of 1.2 queries about one unchanged intent each (hashed
-    CLINC150, windows of 60) gave p <= 5 % in 72 % of windows, rescaled in 8 %. Sessions that wander over many
-    intents still show a change of their length (23 % instead of 98 %).
+    calls 93 to 100 % of unshifted session streams drift. So each `push` is one unit, units are what is permuted,
+    and the kernel between two units is the mean over their pairs of rows: units weigh the same, and longer sessions
+    about the same things leave MMD^2 at 0 on average, which means of rows would not.
 
-    Until `fit`, the first `reference_size` units become the reference. After that the last `window_size` units
-    are the current window: `test` compares it at any moment, for display, and each time it is wholly renewed
-    its p-value goes into the alarm. On unshifted streams of CLINC150 (200 references of 150, windows of 40) a
-    budget of 300 tests gave an alarm in 1,800 tests, one of 1,000 tests an alarm in 5,000.
+    Until `fit`, the first units become the reference (`reference_size`, `reference_s`). After that the last ones
+    are the current window, by count (`window_size`) or by time (`window_s`): `test` compares it at any moment, for
+    display, and each time it is wholly renewed its p-value goes into the alarm.
 
-    Relabellings are drawn from the seed and the number of renewed windows, so that looking moves nothing.
-    Memory is 4 n^2 bytes for a reference of n units. Not thread-safe: it has one owner.
+    Looking moves nothing. Not thread-safe: it has one owner.
     """
 
     name = "query_mmd"
 
     def __init__(self, settings: QueryDriftSettings | None = None) -> None:
         self.settings = settings or QueryDriftSettings()
-        self._reference: MmdReference | None = None
-        self._units: list[npt.NDArray[np.float32]] = []
-        """What came before there is a reference, else the current window, oldest first; each of shape
-        (d,)."""
-        self._since_test = 0
-        self._tests = 0
+        self._collected: list[tuple[float, Rows]] = []
+        """Units that came before there is a reference, with their times."""
+        self._window: CurrentWindow | None = None
         self._alarm = SequentialAlarm(self.settings.run_length, self.settings.quiet_tests)
-        self._labels: tuple[int, Labels] | None = None
         self._verdict: DriftVerdict | None = None
 
     @property
     def dimensions(self) -> int | None:
         """The vectors' dimension; None before the first vector."""
-        if self._reference is not None:
-            return self._reference.dimensions
-        return len(self._units[0]) if self._units else None
+        if self._window is not None:
+            return self._window.reference.dimensions
+        return int(self._collected[0][1].shape[1]) if self._collected else None
 
     @property
     def reference_missing(self) -> int:
-        """How many units the reference still lacks; 0 once it stands."""
-        return 0 if self._reference is not None else self.settings.reference_size - len(self._units)
+        """How many units the reference still lacks; 0 once it has enough."""
+        return 0 if self._window is not None else max(self.settings.reference_size - len(self._collected), 0)
 
-    def fit(self, reference: Vectors) -> None:
-        """Take the reference, one row a unit, shape (n, d), n at least `window_size`; starts windows and
-        alarm anew.
+    def fit(self, reference: Vectors | Sequence[Vectors]) -> None:
+        """Take the reference: rows (n, d), each a unit, or one array (rows, d) a unit; at least `window_size` units.
+        Starts windows and alarm anew.
 
         All of it is taken, whatever `reference_size` is. Raises an UnusableVectors and keeps the old
         reference where it is not usable.
         """
-        rows = usable_rows(reference, least=self.settings.window_size)
-        self._reference = MmdReference(rows.astype(np.float32))
-        self._units = []
-        self._since_test = self._tests = 0
+        units = Units.of(reference, least=self.settings.window_size)
+        usable_rows(units.rows, zeros=False)
+        self._window = self._new_window(units)
+        self._collected = []
         self._alarm = SequentialAlarm(self.settings.run_length, self.settings.quiet_tests)
-        self._labels = self._verdict = None
+        self._verdict = None
 
-    def push(self, unit: Vectors) -> None:
-        """Add one closed unit's rows, shape (rows, d), rows at least 1.
+    def _new_window(self, reference: Units) -> CurrentWindow:
+        reference = Units(reference.rows.astype(np.float32), reference.sizes)
+        settings = self.settings
+        if settings.window_s > 0.0:
+            return TimedWindow(
+                reference, settings.window_s, settings.window_size, settings.permutations, settings.seed
+            )
+        return CountedWindow(reference, settings.window_size, settings.permutations, settings.seed)
+
+    def push(self, unit: Vectors, now: float = 0.0) -> None:
+        """Add one closed unit's rows, shape (rows, d), rows at least 1. `now`, in seconds, matters to windows by time.
 
         Raises an UnusableVectors (its `reason` is a metric label) and changes nothing where they are not
         usable.
         """
-        self._units.append(_unit_row(usable_rows(unit, self.dimensions)))
+        rows = usable_rows(unit, self.dimensions, zeros=False).astype(np.float32)
         self._verdict = None
-        if self._reference is None:
-            if len(self._units) == self.settings.reference_size:
-                self.fit(np.stack(self._units))
-            return
-        del self._units[: -self.settings.window_size]
-        self._since_test += 1
-        if self._since_test == self.settings.window_size:
-            self._close_window()
+        if self._window is None:
+            self._collect(rows, now)
+        elif self._window.push(rows, now):
+            verdict = self.test()
+            if verdict is not None:
+                alarm = self._alarm.update(verdict.p_value)
+                self._verdict = replace(verdict, alarm=alarm, evidence=self._alarm.evidence)
+
+    def _collect(self, rows: Rows, now: float) -> None:
+        self._collected.append((now, rows))
+        enough = len(self._collected) >= self.settings.reference_size
+        if enough and now - self._collected[0][0] >= self.settings.reference_s:
+            self.fit([unit for _, unit in self._collected])
 
     def test(self) -> DriftVerdict | None:
         """Compare the current window with the reference; None while either is incomplete. Moves nothing."""
-        if (
-            self._verdict is None
-            and len(self._units) == self.settings.window_size
-            and self._reference is not None
-        ):
-            self._verdict = self._compare(self._reference)
+        if self._verdict is None and self._window is not None:
+            result = self._window.test()
+            if result is not None:
+                self._verdict = DriftVerdict(
+                    detector=self.name,
+                    statistic=result.statistic,
+                    p_value=result.p_value,
+                    reference_size=result.reference_size,
+                    current_size=result.current_size,
+                    alarm=self._alarm.alarm,
+                    evidence=self._alarm.evidence,
+                    threshold=self._alarm.threshold,
+                )
         return self._verdict
-
-    def _close_window(self) -> None:
-        self._since_test = 0
-        self._tests += 1
-        verdict = self.test()
-        if verdict is not None:
-            alarm = self._alarm.update(verdict.p_value)
-            self._verdict = replace(verdict, alarm=alarm, evidence=self._alarm.evidence)
-
-    def _compare(self, reference: MmdReference) -> DriftVerdict:
-        result = reference.test(np.stack(self._units), self._labels_now(reference.size))
-        return DriftVerdict(
-            detector=self.name,
-            statistic=result.statistic,
-            p_value=result.p_value,
-            reference_size=result.reference_size,
-            current_size=result.current_size,
-            alarm=self._alarm.alarm,
-            evidence=self._alarm.evidence,
-            threshold=self._alarm.threshold,
-        )
-
-    def _labels_now(self, reference_size: int) -> Labels:
-        """The relabellings of the disjoint window under way, or of the one just closed."""
-        window = self._tests - (self._since_test == 0)
-        if self._labels is None or self._labels[0] != window:
-            rng = np.random.default_rng([self.settings.seed, window])
-            size, permutations = self.settings.window_size, self.settings.permutations
-            self._labels = (window, permutation_labels(reference_size, size, permutations, rng))
-        return self._labels[1]
 
     def state(self) -> State:
         """Everything that later verdicts depend on, as arrays and numbers."""
-        reference = self._reference
-        state: dict[str, npt.NDArray[np.generic] | float | int | str] = {
+        window: Entries = {} if self._window is None else self._window.state()
+        state: Entries = {
             "version": _STATE_VERSION,
-            "units": np.stack(self._units)
-            if self._units
-            else np.empty((0, self.dimensions or 0), np.float32),
-            "reference": reference.rows if reference is not None else np.empty((0, 0), np.float32),
-            "since_test": self._since_test,
-            "tests": self._tests,
             "log_one_plus": self._alarm.log_one_plus,
             "alarm": int(self._alarm.alarm),
             "quiet": self._alarm.quiet,
         }
+        state |= pack(self._collected) | {f"{_WINDOW}{name}": value for name, value in window.items()}
         return state | {f"{_SETTING}{name}": value for name, value in self.settings.model_dump().items()}
 
     @classmethod
@@ -193,35 +191,30 @@ class QueryDriftDetector:
         missing = _STATE_KEYS - state.keys()
         if missing:
             raise ValueError(f"the state lacks {', '.join(sorted(missing))}")
-        if _number(state, "version") != _STATE_VERSION:
+        if number(state, "version") != _STATE_VERSION:
             raise ValueError(f"the state has version {state['version']}, not {_STATE_VERSION}")
-        settings = {
-            key.removeprefix(_SETTING): _number(state, key) for key in state if key.startswith(_SETTING)
-        }
-        detector = cls(QueryDriftSettings.model_validate(settings))
-        reference = np.asarray(state["reference"], dtype=np.float32)
-        if len(reference):
-            detector.fit(reference)
-        detector._units = list(np.array(state["units"], dtype=np.float32))
-        detector._since_test = int(_number(state, "since_test"))
-        detector._tests = int(_number(state, "tests"))
-        detector._alarm.log_one_plus = _number(state, "log_one_plus")
-        detector._alarm.alarm = bool(_number(state, "alarm"))
-        detector._alarm.quiet = int(_number(state, "quiet"))
+        detector = cls(QueryDriftSettings.model_validate(_under(state, _SETTING, plain=True)))
+        detector._collected = unpack(state)
+        window = _under(state, _WINDOW)
+        if window:
+            detector._window = detector._restored_window(window)
+        detector._alarm.log_one_plus = number(state, "log_one_plus")
+        detector._alarm.alarm = bool(number(state, "alarm"))
+        detector._alarm.quiet = int(number(state, "quiet"))
         return detector
 
+    def _restored_window(self, state: State) -> CurrentWindow:
+        if self.settings.window_s == 0.0:
+            return CountedWindow.from_state(state)
+        sizes = np.asarray(state["reference_sizes"], dtype=np.int64)
+        rows = np.asarray(state["reference"], dtype=np.float32)
+        window = self._new_window(Units(rows, None if (sizes == 1).all() else sizes))
+        if isinstance(window, TimedWindow):
+            window.restore(state)
+        return window
 
-def _unit_row(rows: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
-    """A unit's rows (rows, d) as one of shape (d,): their mean, as long as they are on average."""
-    mean: npt.NDArray[np.float64] = rows.mean(axis=0, dtype=np.float64)
-    length = float(np.linalg.norm(mean))
-    usual = float(np.linalg.norm(rows.astype(np.float64), axis=1).mean())
-    if len(rows) > 1 and length > _CANCELLED * usual:
-        mean *= usual / length
-    return mean.astype(np.float32)
 
-
-def _number(state: State, key: str) -> float:
-    """A number of the state, whether it comes plain or as a stored array of one."""
-    number: float = np.asarray(state[key]).item()
-    return number
+def _under(state: State, prefix: str, *, plain: bool = False) -> Entries:
+    """The entries whose keys begin with the prefix, without it; as plain numbers where asked."""
+    names = [key.removeprefix(prefix) for key in state if key.startswith(prefix)]
+    return {name: number(state, prefix + name) if plain else state[prefix + name] for name in names}

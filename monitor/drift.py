@@ -14,9 +14,9 @@ import numpy.typing as npt
 from alerts.signals import ALL, QUERY_DRIFT
 from collectors.trace import RagTrace
 from detectors.embedding import QueryEncoder
-from detectors.mmd import UnusableVectors
 from detectors.query_drift import QueryDriftDetector, QueryDriftSettings
 from detectors.units import UnitSettings, UnitTracker
+from detectors.vectors import UnusableVectors
 from detectors.verdict import DriftVerdict, State
 from monitor.metrics import Metrics
 from monitor.status import DriftStatus, Point
@@ -64,7 +64,7 @@ class DriftWatch:
         for version, watched in list(self._watched.items()):
             units = watched.tracker.closed(now)
             for unit in units:
-                self._push(watched, unit)
+                self._push(watched, unit, now)
             if units:
                 with self._lock:
                     watched.verdict = watched.detector.test()
@@ -123,9 +123,9 @@ class DriftWatch:
             return None, "zero_vector"
         return row, version
 
-    def _push(self, watched: _Watched, unit: npt.NDArray[np.float32]) -> None:
+    def _push(self, watched: _Watched, unit: npt.NDArray[np.float32], now: float) -> None:
         try:
-            watched.detector.push(unit)
+            watched.detector.push(unit, now)
         except UnusableVectors as error:
             self._metrics.drift_skipped.labels(error.reason).inc(len(unit))
 
