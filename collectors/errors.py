@@ -36,6 +36,8 @@ class Reason(StrEnum):
     """A connection, not a message: the sender and we agreed on no TLS, as without a certificate that we trust."""
     INTERRUPTED = "interrupted"
     """It never came whole: the sender stopped or was too slow, or it was cut off at the transport's own cap."""
+    UNREADABLE_BATCH = "unreadable_batch"
+    """Records of a Kafka partition that no codec here unpacks; the partition waits, nothing of it is skipped."""
     DECODER_FAULT = "decoder_fault"
     """The decoder itself failed on it: a defect of ours, kept from stopping the stream."""
 

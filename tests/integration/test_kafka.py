@@ -10,13 +10,16 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import kafka.codec
 import pytest
 from broker import Broker, Record, free_port, recorded
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from collectors import kafka_faults
 from collectors.dead_letter import DeadLetter, DeadLetterSettings, FileDeadLetters, read
 from collectors.errors import Reason
 from collectors.events import NullEvents
@@ -25,6 +28,8 @@ from collectors.replay import read_batches
 from collectors.span import SpanBatch
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKED = "packed" * 50
+"""Long enough that a producer finds it worth compressing."""
 
 
 class Sink:
@@ -248,7 +253,10 @@ def test_a_second_member_takes_its_share_and_nothing_is_lost(bench: Bench) -> No
             )
             first.keep = False
             until(lambda: {f"late {number}" for number in range(20)} <= {*first.names, *second.names})
-    assert {str(number) for number in range(20)} <= {*first.names}
+    early = Counter(name for name in first.names if name.isdigit())
+    assert early == Counter(str(number) for number in range(20)), (
+        "what stays with its owner is not read again"
+    )
     moved = {name for name in second.names if name.isdigit()}
     assert moved in ({str(number) for number in range(0, 20, 2)}, {str(number) for number in range(1, 20, 2)})
     assert bench.failures == []
@@ -307,6 +315,138 @@ def test_a_killed_member_loses_nothing(bench: Bench) -> None:
         )
     assert len(killed) < 400
     assert len(survivor.batches) < 400, "what was committed before the kill is not read again"
+
+
+def test_what_stays_with_a_member_goes_on_and_is_committed(bench: Bench) -> None:
+    """The group takes one partition of two away: the other one's open record is still the member's to finish."""
+    topic = bench.broker.topic(partitions=2)
+    bench.broker.produce(topic, [Record(number % 2, message(str(number))) for number in range(2)])
+    first, second = Sink(keep=True), Sink()
+    with bench.collector(first, topic):
+        until(lambda: len(first.batches) == 2)
+        with bench.collector(second, topic):
+            until(lambda: len(second.batches) == 1)
+            (moved,) = second.names
+            for batch in first.batches:
+                assert batch.receipt is not None
+                batch.receipt.release()
+            until(lambda: [bench.broker.committed(bench.group, topic, number) for number in (0, 1)] == [1, 1])
+            assert Counter(first.names) == {"0": 1, "1": 1}
+            assert second.names == [moved]
+    assert bench.failures == []
+
+
+def test_a_member_by_name_comes_back_without_moving_a_partition(bench: Bench) -> None:
+    topic = bench.broker.topic(partitions=2)
+    sinks = [Sink(), Sink()]
+    with bench.collector(sinks[0], topic, group_instance_id="pod-0"):
+        with bench.collector(sinks[1], topic, group_instance_id="pod-1"):
+            until(lambda: bench.events.rebalances.count((1, 0)) >= 1)
+            bench.broker.produce(topic, [Record(number % 2, message(f"a{number}")) for number in range(10)])
+            until(lambda: sum(len(sink.batches) for sink in sinks) == 10)
+            until(lambda: all(sink.batches for sink in sinks))
+        moved = len(bench.events.rebalances)
+        with bench.collector(sinks[1], topic, group_instance_id="pod-1"):
+            bench.broker.produce(topic, [Record(number % 2, message(f"b{number}")) for number in range(10)])
+            until(lambda: sum(len(sink.batches) for sink in sinks) == 20)
+            assert [len(sink.batches) for sink in sinks] == [10, 10]
+        # The one that stopped gave up what it had, took it again, and gave it up: the other was never asked.
+        assert len(bench.events.rebalances) - moved <= 3
+    assert bench.failures == []
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_new_group_starts_at_a_time(bench: Bench, early: bool) -> None:
+    """The time is that at which the broker had the record, one record a batch: so this broker keeps its index."""
+    topic = bench.broker.topic(partitions=2)
+    for name in ("0", "1"):
+        bench.broker.produce(topic, [Record(0, message(name))])
+    time.sleep(0.05)
+    start_at = datetime.now(UTC)
+    for name in ("2", "3") if early else ():
+        bench.broker.produce(topic, [Record(0, message(name))])
+    sink = Sink()
+    with bench.collector(sink, topic, start_at=start_at):
+        until(lambda: sum(assigned for assigned, _ in bench.events.rebalances) == 2)
+        bench.broker.produce(topic, [Record(0, message("now")), Record(1, message("there"))])
+        seen = {*(["2", "3"] if early else []), "now", "there"}
+        until(lambda: set(sink.names) == seen)
+        until(lambda: bench.events.commits[topic, 0][-1:] == [5 if early else 3])
+    again = Sink()
+    with bench.collector(again, topic, start_at=start_at - timedelta(days=1)):
+        bench.broker.produce(topic, [Record(0, message("after"))])
+        until(lambda: again.names == ["after"])
+
+
+def test_a_new_group_may_start_at_the_latest(bench: Bench) -> None:
+    topic = bench.broker.topic()
+    bench.broker.produce(topic, [Record(0, message("before"))])
+    sink = Sink()
+    with bench.collector(sink, topic, auto_offset_reset="latest"):
+        until(lambda: bench.events.rebalances)
+        numbers = iter(range(1_000))
+
+        def something_is_read() -> bool:  # the end is asked for some time after the partition is ours
+            bench.broker.produce(topic, [Record(0, message(str(next(numbers))))])
+            return bool(sink.names)
+
+        until(something_is_read)
+    assert "before" not in sink.names
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_every_compression_of_producers_is_read(bench: Bench, codec: str) -> None:
+    topic = bench.broker.topic()
+    bench.broker.produce(topic, [Record(0, message(name * 500)) for name in "ab"], compression_type=codec)
+    sink = Sink()
+    with bench.collector(sink, topic):
+        until(lambda: sink.names == ["a" * 500, "b" * 500])
+
+
+def test_a_partition_that_no_codec_unpacks_waits_and_the_others_go_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = bench.broker.topic(partitions=2)
+    monkeypatch.setattr(kafka_faults, "ASIDE_S", 1.0)
+    bench.broker.produce(topic, [Record(0, message(PACKED))], compression_type="lz4")
+    sink = Sink()
+    with monkeypatch.context() as without:
+        without.setattr(kafka.codec, "lz4", None)
+        without.setattr(kafka.codec, "lz4f", None)
+        without.setattr(kafka.codec, "lz4framed", None)
+        with bench.collector(sink, topic):
+            until(lambda: bench.events.counts["unreadable_batch"] >= 1)
+            bench.broker.produce(topic, [Record(1, message(name)) for name in "abc"])
+            until(lambda: sink.names == ["a", "b", "c"])
+            until(lambda: bench.events.counts["unreadable_batch"] >= 2)
+            until(lambda: bench.events.commits[topic, 1][-1:] == [3])
+            assert bench.events.commits[topic, 0] == [], "nothing of it is skipped"
+            without.undo()
+            until(lambda: sink.names == ["a", "b", "c", PACKED])
+    assert bench.failures == []
+    assert bench.broker.committed(bench.group, topic, 0) == 1
+
+
+def test_what_finishes_after_it_fell_quiet_is_committed_and_nothing_more_is_read(bench: Bench) -> None:
+    topic = bench.broker.topic()
+    bench.broker.produce(topic, [Record(0, message(name)) for name in "ab"])
+    sink = Sink(keep=True)
+    with bench.collector(sink, topic) as collector:
+        until(lambda: len(sink.batches) == 2)
+        collector.quiesce()
+        collector.quiesce()
+        time.sleep(0.5)
+        bench.broker.produce(topic, [Record(0, message("late"))])
+        time.sleep(1.0)
+        assert sink.names == ["a", "b"]
+        for batch in sink.batches:
+            assert batch.receipt is not None
+            batch.receipt.release()
+    assert bench.broker.committed(bench.group, topic) == 2
+    again = Sink()
+    with bench.collector(again, topic):
+        until(lambda: again.names == ["late"])
+    assert bench.failures == []
 
 
 def test_topics_by_pattern(bench: Bench) -> None:
