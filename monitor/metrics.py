@@ -85,11 +85,19 @@ class Metrics:
             "topic",
             "partition",
         )
+        self.kafka_commit_failures = self._counter(
+            "kafka_commit_failures", "Commits that did not go through.", "reason"
+        )
+        self.kafka_rebalances = self._counter("kafka_rebalanced_partitions", "Partitions moved.", "direction")
+        self.kafka_assigned = self._gauge("kafka_assigned_partitions", "Partitions read here now.")
+        self.queue_depth = self._gauge("queue_depth", "Items waiting before a stage.", "stage")
+
+    def _judging(self) -> None:
+        self.decisions = self._counter(
             "sampler_decisions", "Sampling decisions.", "check", "stratum", "selected"
         )
         self.sampler_faults = self._counter(
             "sampler_faults", "Numbers of a trace not used, by reason.", "reason"
-        self.kafka_assigned = self._gauge("kafka_assigned_partitions", "Partitions read here now.")
         )
         self.findings = self._counter(
             "findings", "Findings, by outcome and reason.", "check", "scorer", "outcome", "reason"
@@ -228,6 +236,7 @@ class MeteredCollectors:
 
     def committed(self, topic: str, partition: int, offset: int) -> None:
         self._metrics.kafka_committed.labels(topic, partition).set(offset)
+        self._metrics.kafka_committed_at.labels(topic, partition).set_to_current_time()
 
     def commit_failed(self, reason: str) -> None:
         self._metrics.kafka_commit_failures.labels(reason).inc()
@@ -235,9 +244,8 @@ class MeteredCollectors:
     def rebalanced(self, assigned: int, revoked: int) -> None:
         self._metrics.kafka_rebalances.labels("assigned").inc(assigned)
         self._metrics.kafka_rebalances.labels("revoked").inc(revoked)
+        self._metrics.kafka_assigned.inc(assigned - revoked)
 
 
 Clock = Callable[[], float]
 """Unix seconds."""
-        self._metrics.kafka_committed_at.labels(topic, partition).set_to_current_time()
-        self._metrics.kafka_assigned.inc(assigned - revoked)
