@@ -71,14 +71,6 @@ class Metrics:
         self.kafka_committed = self._gauge(
             "kafka_committed_offset", "The next record to read after a restart.", "topic", "partition"
         )
-        self.kafka_commit_failures = self._counter(
-            "kafka_commit_failures", "Commits that did not go through.", "reason"
-        )
-        self.kafka_rebalances = self._counter("kafka_rebalanced_partitions", "Partitions moved.", "direction")
-        self.queue_depth = self._gauge("queue_depth", "Items waiting before a stage.", "stage")
-
-    def _judging(self) -> None:
-        self.decisions = self._counter(
         self.kafka_committed_at = self._gauge(
             "kafka_last_commit_timestamp_seconds",
             "When offsets of the partition last moved.",

@@ -239,6 +239,8 @@ class Sidecar:
         return 1 if self._health.failed.is_set() else 0
 
     def _stop_all(self, components: Sequence[tuple[str, Component]], deadline_s: float) -> None:
+        """Upstream first, all sources quiet before anything behind them drains; two-step sources end after the drain,
+        for which a part of the deadline is kept."""
         ends = time.monotonic() + deadline_s
         two_step = [(name, one) for name, one in reversed(components) if isinstance(one, TwoStep)]
         for name, source in two_step:
