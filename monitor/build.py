@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
 from time import time
 
 from alerts.delivery import Dispatcher
 from alerts.settings import sinks_of
+from alerts.signals import BY_NAME
+from alerts.spec import GuardrailSpec
 from collectors.dead_letter import FileDeadLetters
 from collectors.kafka import KafkaCollector
 from collectors.normalise import Normaliser
@@ -32,10 +36,13 @@ from monitor.replaying import Replay
 from monitor.sampling import Sampler
 from monitor.scoring import Judge, Scorer
 from monitor.service import Component, Health, Sidecar, SpanQueue, StoreKeeper, judging_stage, watch_stage
-from monitor.store import Store
+from monitor.store import Ownership, Store
 from monitor.watching import Watch
 from monitor.web.app import create_app
 from monitor.web.server import WebServer
+
+_LOG = logging.getLogger(__name__)
+_NEEDS = {"filter_exclusion": "set knowledge.catalogue"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,7 +70,7 @@ def build_core(
     observer = Observer(store, rates, drift, ChangeWatch(store.markers(1000)), metrics)
     observer.restore(now, config.rates.window_s)
     watch = Watch(
-        config.guardrails,
+        watchable(config, scorers),
         metrics,
         store,
         observer.reason,
@@ -87,6 +94,19 @@ def build_core(
         watch=watch,
         scorers=scorers,
     )
+
+
+def watchable(config: Config, checks: Container[str]) -> list[GuardrailSpec]:
+    """The guardrails whose signal can have evidence at all. One whose check is not configured would page "no evidence"
+    for ever; that it is not watched is said once, at the start."""
+    found = []
+    for spec in config.guardrails:
+        check = BY_NAME[spec.signal].check
+        if check and check not in checks:
+            _LOG.warning("%s is not watched: nothing judges %s (%s)", spec.name, check, _NEEDS.get(check, ""))
+        else:
+            found.append(spec)
+    return found
 
 
 def build_judges(config: Config) -> list[Judge]:
@@ -120,11 +140,13 @@ def build_scorer(config: Config) -> FaithfulnessScorer:
 def build_replay(config: Config) -> tuple[Core, Replay]:
     """A replay over a store of its own, so that it never mixes with what a service has seen; nobody is paged."""
     core = build_core(config, Store.open(":memory:"), None, Metrics(), now=0.0)
-    return core, Replay(core.intake, core.judging, core.watch, step_s=config.watch.evaluation_s)
+    events = MeteredCollectors(core.metrics)
+    return core, Replay(core.intake, core.judging, core.watch, events, step_s=config.watch.evaluation_s)
 
 
 def build_sidecar(config: Config, clock: Clock = time) -> Sidecar:
     """A sidecar, not yet started. Raises the typed errors of configuration, store and knowledge."""
+    ownership = Ownership.take(config.store.path)
     store = Store.open(config.store.path)
     metrics = Metrics()
     metrics.build.labels(RELEASE).set(1)
@@ -152,7 +174,7 @@ def build_sidecar(config: Config, clock: Clock = time) -> Sidecar:
         core.watch, core.observer, core.drift, store, metrics, core.scorers, clock, lambda: health.problem
     )
     components: list[tuple[str, Component]] = [
-        ("store", StoreKeeper(store)),
+        ("store", StoreKeeper(store, ownership)),
         ("web", WebServer(config.web, create_app(overview.status, metrics.registry))),
         ("outbox", Outbox(dispatcher, store, clock)),
         ("watch", watch_stage(core.watch, health, clock, config.watch.evaluation_s)),

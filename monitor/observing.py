@@ -16,6 +16,7 @@ from monitor.scoring import Judgement
 from monitor.store import ClosedRequest, Store, StoredFinding
 
 _DRIFT_STATE = "query_drift/"
+_BAND_STATE = "control_band/regeneration"
 
 
 class Observer:
@@ -31,7 +32,11 @@ class Observer:
         self._metrics = metrics
 
     def restore(self, now: float, window_s: float) -> int:
-        """Take up what an earlier process left: findings into their windows, windows and references of drift."""
+        """Take up what an earlier process left: findings into their windows, windows and references of drift, and the
+        control band, which must not be learnt again from an incident."""
+        band = self._store.load_state(_BAND_STATE)
+        if band is not None:
+            self._rates.band.limits = (float(band["low"]), float(band["high"]))
         count = 0
         for stored in self._store.findings(since=now - window_s):
             self._rates.put(stored.finding, stored.scorer, stored.at)
@@ -81,6 +86,10 @@ class Observer:
         """Keep what cannot be rebuilt from findings: windows, references and their sequential evidence."""
         for version, state in self._drift.states().items():
             self._store.save_state(_DRIFT_STATE + version, state, now)
+
+        if self._rates.band.limits is not None:
+            low, high = self._rates.band.limits
+            self._store.save_state(_BAND_STATE, {"low": low, "high": high}, now)
 
     def reason(self, signal: str, slice_name: str) -> str:
         """What an alert on this signal should say first."""

@@ -15,7 +15,7 @@ from monitor.metrics import Clock, Metrics
 from monitor.pipeline import Intake, Judging, Settled
 from monitor.stage import Stage
 from monitor.status import Status
-from monitor.store import Store
+from monitor.store import Ownership, Store
 from monitor.watching import Watch
 
 _LOG = logging.getLogger(__name__)
@@ -167,14 +167,16 @@ def watch_stage(watch: Watch, health: Health, clock: Clock, evaluation_s: float)
 class StoreKeeper:
     """Closes the store last, once every stage that writes to it has ended."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, ownership: Ownership) -> None:
         self._store = store
+        self._ownership = ownership
 
     def start(self) -> None:
         """The store is open already: what it holds was needed to build the rest."""
 
     def stop(self, deadline_s: float = 10.0) -> None:
         self._store.close()
+        self._ownership.release()
 
 
 class Sidecar:
@@ -203,6 +205,7 @@ class Sidecar:
                 component.start()
                 started.append((name, component))
         except BaseException:
+            self._stopped = True
             self._stop_all(started, 5.0)
             raise
 

@@ -15,12 +15,16 @@ _POLL_S = 0.05
 """How soon a waiting stage notices that it is to stop; far below any interval that people see."""
 
 
+class Undrained(RuntimeError):  # noqa: N818 (it says what was left)
+    """A stage's deadline came before its work was done: what it had accepted is lost, and how much of it."""
+
+
 class Stage(Generic[Item]):
     """Runs `handle` on micro-batches of what was offered, and `tick` at least every `tick_s` seconds, in one thread.
 
     Whatever `handle` and `tick` touch has one owner: this thread. An exception in either ends the stage and is handed
     to `on_failure`: a dead thread must never be silent. Stopping drains: what was accepted is handled, then `finish`
-    runs, unless the deadline comes first; `left` then tells how many items were not handled.
+    runs. If the deadline comes first, `on_failure` is told what was left: accepted work never ends in silence.
     """
 
     def __init__(
@@ -80,19 +84,16 @@ class Stage(Generic[Item]):
         if self._thread is None or self._thread is threading.current_thread():
             return
         self._thread.join(deadline_s)
-        if self._thread.is_alive():
+        if self._thread.is_alive() and not self._abandoned.is_set():
             self._abandoned.set()
             self._thread.join(_POLL_S * 4)
+            lost = f"{self._queue.qsize()} waiting items and what was in hand"
+            self._on_failure(self.name, Undrained(f"the deadline came first; {lost} were not handled"))
 
     @property
     def depth(self) -> int:
         """How many items wait."""
         return self._queue.qsize()
-
-    @property
-    def left(self) -> int:
-        """How many accepted items were not handled when the stage ended; 0 while it runs."""
-        return 0 if self._thread is not None and self._thread.is_alive() else self._queue.qsize()
 
     def __enter__(self) -> Self:
         self.start()

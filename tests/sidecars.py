@@ -31,7 +31,8 @@ def free_port() -> int:
 class Running:
     """A running sidecar: where it listens, what it says of itself, how it ends."""
 
-    def __init__(self, folder: Path, **sections: Any) -> None:
+    def __init__(self, folder: Path, *, drain_s: float = 15.0, **sections: Any) -> None:
+        self._drain_s = drain_s
         self.grpc, self.web = free_port(), free_port()
         self.store = folder / "state.sqlite"
         self.log = folder / "sidecar.log"
@@ -51,7 +52,16 @@ class Running:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        command = [sys.executable, "-m", "monitor.cli", "run", "--config", str(self._config), "--drain", "15"]
+        command = [
+            sys.executable,
+            "-m",
+            "monitor.cli",
+            "run",
+            "--config",
+            str(self._config),
+            "--drain",
+            str(self._drain_s),
+        ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         ends = time.monotonic() + 30

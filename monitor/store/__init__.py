@@ -20,6 +20,7 @@ from monitor.status import AlertRecord, Marker
 from monitor.store.database import Database
 from monitor.store.encoding import Value, clean_text, decode_state, encode_state, to_json
 from monitor.store.errors import ForeignFileError, SchemaTooNewError, StoreDamagedError, StoreError
+from monitor.store.ownership import Ownership
 from monitor.store.records import (
     ALERT_COLUMNS,
     FINDING_COLUMNS,
@@ -39,6 +40,7 @@ from monitor.store.records import (
 __all__ = [
     "ClosedRequest",
     "ForeignFileError",
+    "Ownership",
     "Recorded",
     "SchemaTooNewError",
     "Store",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -96,6 +98,52 @@ def test_sigterm_under_load_accounts_for_every_accepted_span(tmp_path: Path) -> 
         # A batch may end in the middle of a request; what it held of it was judged as far as it came.
         assert judged * SPANS_A_REQUEST >= counts["spans received"]
         assert (judged - 64) * SPANS_A_REQUEST <= counts["spans received"]
+
+
+def test_a_drain_that_is_not_done_in_time_says_so(tmp_path: Path) -> None:
+    slow = {"answered_wait_s": 600, "idle_wait_s": 600, "max_wait_s": 600}
+    sidecar = Running(tmp_path, drain_s=0.3, assembly=slow)
+    try:
+        sidecar.start()
+        with tracing(sidecar.grpc) as provider:
+            for number in range(3000):
+                answer(provider, number)
+                if number % 500 == 499:
+                    provider.force_flush()
+        sidecar.wait_for("spans received", 9000)
+        assert sidecar.terminate() == 1
+    finally:
+        sidecar.kill()
+    assert "the deadline came first" in sidecar.log.read_text()
+
+
+def test_a_second_owner_of_the_same_state_is_refused(tmp_path: Path) -> None:
+    with running(tmp_path) as sidecar:
+        config = tmp_path / "second.yaml"
+        config.write_text(f"store: {{path: {sidecar.store}}}")
+        command = [sys.executable, "-m", "monitor.cli", "run", "--config", str(config)]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert second.returncode == 2
+    assert "another process owns this state" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_taken_port_is_one_clear_message(tmp_path: Path) -> None:
+    with running(tmp_path) as sidecar:
+        command = [
+            sys.executable,
+            "-m",
+            "monitor.cli",
+            "demo",
+            "--duration",
+            "60s",
+            "--port",
+            str(sidecar.web),
+        ]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 2
+    assert str(sidecar.web) in second.stderr
+    assert "Traceback" not in second.stderr
 
 
 def test_a_killed_sidecar_finds_its_findings_windows_and_alerts_again(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ import pytest
 from alerts.signals import ALL, REGENERATION
 from collectors.assembly import AssemblySettings
 from collectors.span import Receipt, Scope, Span, SpanBatch, SpanLink
+from detectors.control_band import ControlBandSettings
 from monitor.build import Core, build_core
 from monitor.config import Config
 from monitor.metrics import Metrics
+from monitor.rates import RateSettings
 from monitor.store import Store
 
 ASSEMBLY = AssemblySettings(answered_wait_s=1, idle_wait_s=2, max_wait_s=5, revision_window_s=10)
@@ -43,10 +45,10 @@ def request(number: int = 1) -> Span:
     )
 
 
-def regenerate(of: Span) -> Span:
+def regenerate(of: Span, number: int = 0) -> Span:
     return Span(
-        "f" * 32,
-        "f" * 16,
+        f"f{number:031x}",
+        f"f{number:015x}",
         None,
         "user feedback",
         start_ns=10**18,
@@ -154,3 +156,37 @@ def test_completeness_and_flags_are_counted_by_instrumentation_and_version(store
     assert running.metrics.count_of(running.metrics.traces, **made_by) == 2
     assert running.metrics.count_of(running.metrics.traces, **made_by, completeness="complete") == 1
     assert running.metrics.count_of(running.metrics.flags, **made_by, flag="redacted") == 1
+
+
+def test_the_control_band_is_not_learnt_again_from_an_incident(store: Store) -> None:
+    band = ControlBandSettings(baseline_units=30, settle_s=0)
+    config = Config(assembly=ASSEMBLY, control_band=band, rates=RateSettings(window_s=60))
+
+    def answered(running: Core, numbers: range, asked_again: bool, now: float) -> None:
+        spans = [request(number) for number in numbers]
+        running.intake.accept(SpanBatch(tuple(spans)), now=now)
+        settle(running, now=now + 2)
+        if asked_again:
+            feedback = tuple(regenerate(span, number) for number, span in enumerate(spans))
+            running.intake.accept(SpanBatch(feedback), now=now + 3)
+            settle(running, now=now + 9)
+
+    first = build_core(config, store, None, Metrics(), now=0.0)
+    answered(first, range(1, 41), asked_again=False, now=0.0)
+    learnt = first.metrics.readings()[REGENERATION.name, ALL]
+    first.judging.save(now=3.0)
+    again = build_core(config, store, None, Metrics(), now=7200.0)
+    answered(again, range(100, 140), asked_again=True, now=7200.0)
+    reading = again.metrics.readings()[REGENERATION.name, ALL]
+    assert (reading.low, reading.high) == (learnt.low, learnt.high)
+    assert reading.lower is not None
+    assert learnt.high is not None
+    assert reading.lower > learnt.high
+
+
+def test_a_guardrail_that_nothing_judges_is_not_watched(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = core(store)
+    assert "filter_exclusion" not in {spec.name for spec, *_ in running.watch.snapshot()}
+    assert "set knowledge.catalogue" in caplog.text

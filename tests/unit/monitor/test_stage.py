@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from monitor.stage import Stage
+from monitor.stage import Stage, Undrained
 
 
 def no_failure(name: str, error: BaseException) -> None:
@@ -20,7 +20,6 @@ def test_everything_accepted_is_handled_before_stop_returns() -> None:
     with stage:
         accepted = [i for i in range(500) if stage.offer(i)]
     assert seen == accepted == list(range(500))
-    assert stage.left == 0
 
 
 def test_a_full_queue_answers_no_and_takes_nothing() -> None:
@@ -76,10 +75,14 @@ def test_an_exception_is_reported_with_the_stage_name() -> None:
     assert isinstance(failures[0][1], ZeroDivisionError)
 
 
-def test_the_deadline_ends_a_slow_drain_and_counts_what_was_left() -> None:
+def test_a_drain_that_overruns_says_what_it_lost() -> None:
     release = threading.Event()
+    failures: list[tuple[str, BaseException]] = []
     stage: Stage[int] = Stage(
-        "t", lambda batch: release.wait(5) and None, capacity=100, on_failure=no_failure
+        "t",
+        lambda batch: release.wait(5) and None,
+        capacity=100,
+        on_failure=lambda *row: failures.append(row),
     )
     stage.start()
     for i in range(20):
@@ -87,7 +90,10 @@ def test_the_deadline_ends_a_slow_drain_and_counts_what_was_left() -> None:
     stage.stop(deadline_s=0.1)
     release.set()
     stage.stop(deadline_s=5)
-    assert stage.left > 0
+    [(name, error)] = failures
+    assert name == "t"
+    assert isinstance(error, Undrained)
+    assert "1" in str(error)
 
 
 @pytest.mark.parametrize("calls", [("stop",), ("start", "start", "stop", "stop"), ("stop", "start", "stop")])
