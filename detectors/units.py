@@ -29,6 +29,9 @@ class UnitSettings(BaseModel):
     block_s: float = Field(
         300.0, gt=0, description="Queries without a session: one unit is a block of this many seconds."
     )
+    block_max_queries: int = Field(
+        1000, ge=1, description="Queries without a session: a block is closed at this many, however soon."
+    )
     max_open: int = Field(
         10_000,
         ge=1,
@@ -70,6 +73,9 @@ class UnitTracker:
         if not session:
             self._block = self._block or _Open(first=now, last=now)
             self._block.rows.append(np.asarray(row, dtype=np.float32))
+            if len(self._block.rows) >= self._settings.block_max_queries:
+                self._close(self._block)
+                self._block = None
             return
         unit = self._sessions.setdefault(session, _Open(first=now, last=now))
         unit.rows.append(np.asarray(row, dtype=np.float32))

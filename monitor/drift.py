@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,8 @@ from monitor.metrics import Metrics
 from monitor.status import DriftStatus, Point
 
 _LOG = logging.getLogger(__name__)
+_RECENT = 500
+_LIVE_SHARE = 0.1
 _MAX_ENCODERS = 4
 """Detectors kept: the current encoder's and those of a migration under way."""
 
@@ -45,8 +47,9 @@ class DriftWatch:
         self._drift = drift
         self._encoder = encoder
         self._metrics = metrics
-        self._watched: dict[str, _Watched] = {}
-        self._current = ""
+        self._watched: OrderedDict[str, _Watched] = OrderedDict()
+        """By encoder version, the one longest without a query first."""
+        self._recent: deque[str] = deque(maxlen=_RECENT)
         self._lock = threading.Lock()
 
     def put(self, trace: RagTrace, now: float) -> None:
@@ -57,7 +60,7 @@ class DriftWatch:
             return
         watched = self._of(version)
         watched.tracker.add(trace.session, row, now)
-        self._current = version
+        self._recent.append(version)
 
     def tick(self, now: float) -> None:
         """Push what closed, compare, publish."""
@@ -71,7 +74,10 @@ class DriftWatch:
                     if watched.verdict is not None:
                         watched.history.append(Point(time=now, estimate=watched.verdict.evidence))
                 self._publish(version, watched.verdict)
-        self._signal(self._watched.get(self._current))
+        self._metrics.drift_units_closed_early.set(
+            sum(watched.tracker.closed_early for watched in self._watched.values())
+        )
+        self._signal()
 
     def states(self) -> dict[str, State]:
         """Every detector's windows and references, by encoder version."""
@@ -93,19 +99,22 @@ class DriftWatch:
             return
         watched = self._of(version)
         watched.detector, watched.verdict = detector, detector.test()
-        self._current = version
+        self._recent.append(version)
 
     def status(self) -> tuple[DriftStatus, ...]:
         with self._lock:
             return tuple(
                 self._describe(version, watched)
                 for version, watched in self._watched.items()
-                if watched.verdict is not None or version == self._current
+                if watched.verdict is not None or version in self._live()
             )
 
     def reason(self) -> str:
         """What the alert says first: whose vectors they are."""
-        return f"encoder = {self._current}" if self._current else ""
+        with self._lock:
+            live = self._live()
+            alarmed = [version for version in live if _alarms(self._watched[version])]
+        return f"encoder = {(alarmed or live)[0]}" if live else ""
 
     def _embed(self, trace: RagTrace) -> tuple[npt.NDArray[np.float32] | None, str]:
         """The row and its encoder version, or None and why there is none."""
@@ -130,12 +139,22 @@ class DriftWatch:
             self._metrics.drift_skipped.labels(error.reason).inc(len(unit))
 
     def _of(self, version: str) -> _Watched:
-        if version not in self._watched:
-            with self._lock:
-                while len(self._watched) >= _MAX_ENCODERS:
-                    self._watched.pop(next(iter(self._watched)))
+        with self._lock:
+            if version not in self._watched:
                 self._watched[version] = _Watched(UnitTracker(self._units), QueryDriftDetector(self._drift))
-        return self._watched[version]
+            self._watched.move_to_end(version)
+            while len(self._watched) > _MAX_ENCODERS:
+                gone, _ = self._watched.popitem(last=False)
+                self._metrics.drift_encoders_forgotten.inc()
+                _LOG.warning("query drift: forgetting encoder %s, the longest without a query", gone)
+            return self._watched[version]
+
+    def _live(self) -> list[str]:
+        """The encoder versions that carry a real share of the latest queries, most first: a stray vector of another
+        dimension neither raises nor hides an alarm, and a retired encoder's alarm ends with its traffic."""
+        counts = Counter(version for version in self._recent if version in self._watched)
+        least = _LIVE_SHARE * counts.total()
+        return [version for version, count in counts.most_common() if count >= least]
 
     def _describe(self, version: str, watched: _Watched) -> DriftStatus:
         verdict, detector = watched.verdict, watched.detector
@@ -161,17 +180,20 @@ class DriftWatch:
         self._metrics.drift_rows.labels(*labels, "reference").set(verdict.reference_size)
         self._metrics.drift_rows.labels(*labels, "current").set(verdict.current_size)
 
-    def _signal(self, watched: _Watched | None) -> None:
-        """While the reference fills there is evidence and nothing to hold it against: that is no silence."""
-        verdict = None if watched is None else watched.verdict
-        alarm = math.nan if verdict is None else float(verdict.alarm)
-        if verdict is not None:
-            evidence = float(verdict.current_size)
-        else:
-            evidence = 0.0 if watched is None else float(_collected(watched.detector))
+    def _signal(self) -> None:
+        """Any live encoder's alarm is the signal's. While a reference fills there is evidence and nothing to hold it
+        against: that is no silence."""
+        live = [self._watched[version] for version in self._live()]
+        verdicts = [watched.verdict for watched in live if watched.verdict is not None]
+        alarm = float(any(verdict.alarm for verdict in verdicts)) if verdicts else math.nan
+        sizes = [verdict.current_size for verdict in verdicts] or [_collected(one.detector) for one in live]
         numbers = {"estimate": alarm, "lower_bound": alarm, "upper_bound": alarm}
-        numbers |= {"evidence": evidence, "effective_evidence": evidence}
+        numbers |= dict.fromkeys(("evidence", "effective_evidence"), float(sum(sizes)))
         self._metrics.publish(QUERY_DRIFT, ALL, "mmd", numbers)
+
+
+def _alarms(watched: _Watched) -> bool:
+    return watched.verdict is not None and watched.verdict.alarm
 
 
 def _collected(detector: QueryDriftDetector) -> int:

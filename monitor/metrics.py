@@ -8,8 +8,10 @@ from math import isfinite
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from alerts.signals import Reading, Signal
+from collectors.errors import Reason
 
 PREFIX = "groundwatch"
+_WHOLE_MESSAGE = frozenset(Reason)
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _NUMBERS = (
     "estimate",
@@ -42,6 +44,9 @@ class Metrics:
     def _ingest(self) -> None:
         self.spans = self._counter("spans_received", "Spans accepted from a source.", "source")
         self.rejected = self._counter("spans_rejected", "Spans refused alone, by reason.", "source", "reason")
+        self.refused = self._counter(
+            "messages_refused", "Messages refused whole, by reason.", "source", "reason"
+        )
         self.held_back = self._counter("batches_held_back", "Batches answered with back-pressure.", "source")
         self.dead_letters = self._counter(
             "dead_letters", "Messages put aside whole, by reason.", "source", "reason"
@@ -60,7 +65,10 @@ class Metrics:
             "changed",
         )
         self.traces = self._counter(
-            "traces", "Traces by instrumentation and how much of them came.", "instrumentation", "completeness"
+            "traces",
+            "Traces by instrumentation and how much of them came.",
+            "instrumentation",
+            "completeness",
         )
         self.flags = self._counter(
             "trace_flags", "Traces by flag and instrumentation.", "flag", "instrumentation"
@@ -142,6 +150,12 @@ class Metrics:
         self.drift_statistic = self._gauge("drift_statistic", "Unbiased MMD squared of the windows.", *drift)
         self.drift_evidence = self._gauge("drift_evidence_log10", "Sequential evidence, log10.", *drift)
         self.drift_rows = self._gauge("drift_window_rows", "Rows in a window.", *drift, "window")
+        self.drift_encoders_forgotten = self._counter(
+            "drift_encoders_forgotten", "Encoder versions whose windows made room for newer ones."
+        )
+        self.drift_units_closed_early = self._gauge(
+            "drift_units_closed_early", "Sessions closed before they were idle, because too many were open."
+        )
         self.drift_skipped = self._counter(
             "drift_queries_skipped", "Queries not compared, by reason.", "reason"
         )
@@ -215,7 +229,8 @@ class MeteredCollectors:
         self._metrics.spans.labels(source).inc(spans)
 
     def rejected(self, source: str, reason: str, count: int = 1) -> None:
-        self._metrics.rejected.labels(source, reason).inc(count)
+        whole = reason in _WHOLE_MESSAGE
+        (self._metrics.refused if whole else self._metrics.rejected).labels(source, reason).inc(count)
 
     def held_back(self, source: str) -> None:
         self._metrics.held_back.labels(source).inc()

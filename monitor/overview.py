@@ -64,6 +64,7 @@ class Overview:
         return {
             "spans received": count(metrics.spans),
             "spans rejected": count(metrics.rejected),
+            "messages refused": count(metrics.refused),
             "messages dead-lettered": count(metrics.dead_letters),
             "batches held back": count(metrics.held_back),
             "requests judged": count(metrics.requests, result="judged"),

@@ -31,6 +31,13 @@ def test_queries_without_a_session_form_blocks_of_time() -> None:
     assert [len(unit) for unit in tracker.closed(now=130)] == [3, 2]
 
 
+def test_a_block_closes_at_its_largest_size() -> None:
+    tracker = UnitTracker(UnitSettings(block_max_queries=3))
+    for value in range(7):
+        tracker.add(None, [float(value)], now=0)
+    assert [len(unit) for unit in tracker.closed(now=1)] == [3, 3]
+
+
 def test_a_busy_block_does_not_hide_idle_sessions() -> None:
     tracker = UnitTracker(UnitSettings(session_idle_s=10, block_s=1000))
     tracker.add(None, [0.0], now=0)

@@ -112,6 +112,29 @@ def test_windows_and_evidence_come_back_after_a_restart() -> None:
     )
 
 
+def test_stray_vectors_neither_evict_the_reference_nor_hide_its_alarm() -> None:
+    metrics, rng = Metrics(), np.random.default_rng(5)
+    drift = watch(metrics)
+    now = feed(drift, normal(rng, 100), 0)
+    now = feed(drift, normal(rng, 80, shift=2.0), now)
+    for dimensions in range(20, 30):
+        now = feed(drift, rng.normal(size=(1, dimensions)), now)
+        now = feed(drift, normal(rng, 1, shift=2.0), now)
+    assert reading(metrics).estimate == 1.0
+    assert drift.reason() == "encoder = e1/8"
+    assert "e1/8" in drift.states()
+    assert metrics.count_of(metrics.drift_encoders_forgotten) > 0
+
+
+def test_a_retired_encoders_alarm_ends_with_its_traffic() -> None:
+    metrics, rng = Metrics(), np.random.default_rng(6)
+    drift = watch(metrics)
+    now = feed(drift, normal(rng, 100), 0)
+    now = feed(drift, normal(rng, 80, shift=2.0), now)
+    feed(drift, normal(rng, 500), now, encoder="e2")
+    assert reading(metrics).estimate == 0.0
+
+
 def test_other_settings_start_a_new_reference() -> None:
     drift = watch(Metrics())
     feed(drift, normal(np.random.default_rng(4), 100), 0)
