@@ -80,8 +80,9 @@ class GuardrailSpec(BaseModel):
     @classmethod
     def _known_signal(cls, signal: str) -> str:
         if signal not in BY_NAME:
-            nearest = difflib.get_close_matches(signal, BY_NAME, n=1, cutoff=0.0)
-            raise ValueError(f"no signal is called {signal!r}; did you mean {nearest[0]!r}?")
+            nearest = difflib.get_close_matches(signal, BY_NAME, n=1, cutoff=0.6)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(BY_NAME)}"
+            raise ValueError(f"no signal is called {signal!r}; {hint}")
         return signal
 
     @model_validator(mode="after")

@@ -46,11 +46,12 @@ class Capture:
 
 @dataclass(slots=True, frozen=True)
 class Skipped:
-    """A message of a capture that was not read. `line` counts from 1 and is 1 for a file of one document."""
+    """A message of a capture, or one span of it, that was not read. `line` counts from 1 and is 1 for a file of one
+    document."""
 
     path: Path
     line: int
-    reason: Reason
+    reason: Reason | str
     detail: str
 
 
@@ -78,9 +79,9 @@ def read_batches(
 ) -> Iterator[SpanBatch]:
     """The batches of spans in the captures, in order.
 
-    What cannot be read (a bad line, a file that is no capture, a request for metrics) is handed to `on_skipped`, or
-    logged where there is none, and the rest is read all the same. Raises `FileNotFoundError` for a path that is not
-    there, before anything is read.
+    What cannot be read (a bad line, a span, a file that is no capture, a request for metrics) is handed to
+    `on_skipped`, or logged where there is none, and the rest is read all the same. Raises `FileNotFoundError` for a
+    path that is not there, before anything is read.
     """
     found = list(captures(paths))
     report = on_skipped or _log_skipped
@@ -88,9 +89,13 @@ def read_batches(
     for capture in found:
         for line, raw, consumed in _messages(capture, limits, report):
             try:
-                yield _decoded(raw, capture, limits)
+                batch = _decoded(raw, capture, limits)
             except Undecodable as refused:
                 report(Skipped(capture.path, line, refused.reason, refused.detail))
+            else:
+                for rejection in batch.rejected:
+                    report(Skipped(capture.path, line, rejection.reason, f"a span alone: {rejection.detail}"))
+                yield batch
             if on_progress is not None:
                 on_progress(done + consumed, total)
         done += capture.size

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 from collectors.predicate import Predicate
 
@@ -202,3 +202,8 @@ class RagTrace(_Frozen):
     completeness: Completeness = Completeness.COMPLETE
     flags: frozenset[Flag] = frozenset()
     sources: Mapping[str, str] = Field(default_factory=dict)
+
+    @field_serializer("flags")
+    def _in_order(self, flags: frozenset[Flag]) -> list[Flag]:
+        """A set has no order of its own; the same trace is to be written the same way every time."""
+        return sorted(flags)

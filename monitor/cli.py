@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,12 +24,13 @@ _EXPECTED = (ConfigError, KnowledgeError, StoreError, CheckpointError, OSError, 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; gives the exit status."""
     arguments = _parser().parse_args(argv)
+    level = arguments.log_level or arguments.usual_level
     logging.basicConfig(
-        level=getattr(logging, arguments.log_level.upper()),
+        level=level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    if arguments.log_level != "debug":
+    if level != "debug":
         logging.getLogger("kafka").setLevel(logging.WARNING)  # it tells of every fetch of metadata
     try:
         return int(arguments.command(arguments))
@@ -50,18 +52,49 @@ def _parser() -> argparse.ArgumentParser:
         "`groundwatch run --config groundwatch.yaml`.",
     )
     parser.add_argument("--version", action="version", version=f"groundwatch {RELEASE}")
-    parser.add_argument(
-        "--log-level",
-        default="warning",
-        choices=("debug", "info", "warning", "error"),
-        help="default: warning",
-    )
+    _add_log_level(parser, None)
+    parser.set_defaults(usual_level="warning")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_run(commands)
     _add_config_commands(commands)
     _add_demo(commands)
     _add_captures(commands)
+    for command in commands.choices.values():
+        _add_log_level(command, argparse.SUPPRESS)  # before the command or behind it
     return parser
+
+
+def _add_log_level(parser: argparse.ArgumentParser, default: str | None) -> None:
+    levels = ("debug", "info", "warning", "error")
+    parser.add_argument(
+        "--log-level", default=default, choices=levels, help="what to log on stderr (run: info, else warning)"
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds between 0 and 3600")
+    return seconds
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: 0 to 65535, 0 for any free one")
+    return port
+
+
+def _report(text: str) -> Path:
+    """Checked before the work, not after it."""
+    path = Path(text)
+    if (
+        path.is_dir()
+        or not path.parent.is_dir()
+        or not os.access(path if path.exists() else path.parent, os.W_OK)
+    ):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: its folder must exist and be writable")
+    return path
 
 
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,15 +102,15 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "run",
         help="the sidecar: receive, judge, watch, alert",
         description="Runs until SIGTERM or Ctrl-C, then drains within --drain seconds. Exit status 0 after a clean "
-        "drain, 1 if a component died.",
+        "drain, 1 if a component died or the drain was not done in time.",
     )
     run.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML; without it every default holds (OTLP on 127.0.0.1)"
     )
     run.add_argument(
-        "--drain", type=float, default=25.0, metavar="SECONDS", help="deadline of the drain (25)"
+        "--drain", type=_seconds, default=25.0, metavar="SECONDS", help="deadline of the drain (25)"
     )
-    run.set_defaults(command=_run, log_level="info")
+    run.set_defaults(command=_run, usual_level="info")
 
 
 def _add_config_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -88,9 +121,17 @@ def _add_config_commands(commands: argparse._SubParsersAction[argparse.ArgumentP
     )
     check.add_argument("file", type=Path, metavar="FILE")
     check.set_defaults(command=_check_config)
-    example = commands.add_parser("config-example", help="print a commented configuration with every default")
+    example = commands.add_parser(
+        "config-example",
+        help="print a commented configuration with every default",
+        description="Prints YAML with every setting, its default and what it does: > groundwatch.yaml",
+    )
     example.set_defaults(command=_config_example)
-    schema = commands.add_parser("config-schema", help="print the configuration's JSON schema")
+    schema = commands.add_parser(
+        "config-schema",
+        help="print the configuration's JSON schema",
+        description="Prints the JSON Schema (draft 2020-12) of the configuration file, for editors and checks.",
+    )
     schema.set_defaults(command=_config_schema)
 
 
@@ -100,7 +141,7 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="a scripted incident: a small RAG service in a process of its own, watched live",
         description="Starts the sidecar with embedded defaults and a small real RAG service beside it, then plays "
         "healthy traffic, a wrong filter, invented facts, uncovered questions and recovery. Exit status 0 only if the "
-        "expected guardrails fired and resolved and no other did.",
+        "expected guardrails fired and resolved, and none fired that its act does not explain.",
     )
     demo.add_argument(
         "--duration",
@@ -108,9 +149,9 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="D",
         help="length of the incident: 90s, 3m (default 3m; at least 60s)",
     )
-    demo.add_argument("--report", type=Path, metavar="FILE", help="write what fired and when as JSON")
+    demo.add_argument("--report", type=_report, metavar="FILE", help="write what fired and when as JSON")
     demo.add_argument("--seed", type=int, default=7, metavar="N", help="seed of the traffic (7)")
-    demo.add_argument("--port", type=int, default=9464, metavar="P", help="status page and metrics (9464)")
+    demo.add_argument("--port", type=_port, default=9464, metavar="P", help="status page and metrics (9464)")
     demo.set_defaults(command=_demo)
 
 
@@ -120,7 +161,7 @@ def _add_captures(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "inspect",
         help="read captures and print one RagTrace a line as JSON",
         description="Reads captures through the real decoder, assembler and normaliser. A line that cannot be decoded "
-        "is reported on stderr by file and line; the others are printed and the exit status is 1.",
+        "or a span, is reported on stderr by file and line; the others are printed and the exit status is 1.",
     )
     inspect.add_argument("paths", nargs="+", type=Path, metavar="PATH", help=kinds)
     inspect.add_argument("--config", type=Path, metavar="FILE", help="for its normalise section")
@@ -133,7 +174,9 @@ def _add_captures(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     replay.add_argument("paths", nargs="+", type=Path, metavar="PATH", help=kinds)
     replay.add_argument("--config", type=Path, metavar="FILE")
-    replay.add_argument("--report", type=Path, metavar="FILE", help="write the report here (default: stdout)")
+    replay.add_argument(
+        "--report", type=_report, metavar="FILE", help="write the report here (default: stdout)"
+    )
     replay.set_defaults(command=_replay)
 
 
@@ -177,6 +220,7 @@ def _config_schema(_: argparse.Namespace) -> int:
 def _demo(arguments: argparse.Namespace) -> int:
     from monitor.demo.command import demo
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the service and its files go too
     return demo(arguments.duration, arguments.report, seed=arguments.seed, port=arguments.port)
 
 
@@ -185,8 +229,12 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.config)
     inspection = Inspection(config.assembly, config.normalise)
+    found = False
     for trace in inspection.traces(arguments.paths):
         print(trace.model_dump_json())
+        found = True
+    if not found:
+        print(f"groundwatch: {inspection.spans} spans, none of a RAG request", file=sys.stderr)
     problems = inspection.problems()
     for problem in problems:
         print(f"groundwatch: {problem}", file=sys.stderr)

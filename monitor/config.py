@@ -10,10 +10,18 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from collectors.kafka import KafkaSettings
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FilePath,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
@@ -21,6 +29,7 @@ from alerts.settings import AlertingSettings
 from alerts.spec import DEFAULT_GUARDRAILS, GuardrailSpec
 from collectors.assembly import AssemblySettings
 from collectors.dead_letter import DeadLetterSettings
+from collectors.kafka import KafkaSettings
 from collectors.normalise import NormaliseSettings
 from collectors.otlp_grpc import OtlpGrpcSettings
 from collectors.otlp_http import OtlpHttpSettings
@@ -84,12 +93,20 @@ class FaithfulnessSettings(_Section):
 class KnowledgeSettings(_Section):
     """What is known of documents and right answers; without a catalogue the filter is not judged."""
 
-    catalogue: Path | None = Field(
+    catalogue: FilePath | None = Field(
         None, description='Documents with their metadata, JSON Lines: {"id": "kb-1", "metadata": {...}}.'
     )
-    golden: Path | None = Field(
+    golden: FilePath | None = Field(
         None, description='Queries with known answers, JSON Lines: {"query": "...", "gold": ["kb-1"]}.'
     )
+
+    @model_validator(mode="after")
+    def _answers_need_documents(self) -> Self:
+        if self.golden is not None and self.catalogue is None:
+            raise ValueError(
+                "golden needs catalogue: without the documents' metadata no filter can be judged"
+            )
+        return self
 
 
 class WatchSettings(_Section):
@@ -158,6 +175,20 @@ class Config(_Section):
     store: StoreSettings = Field(StoreSettings(), description="What survives a restart.")
     web: WebSettings = Field(WebSettings(), description="The status page and the metrics.")
 
+    @field_validator("rates")
+    @classmethod
+    def _slices_exist(cls, rates: RateSettings, info: ValidationInfo) -> RateSettings:
+        normalise = info.data.get("normalise")
+        if isinstance(normalise, NormaliseSettings):
+            known = ("service", *normalise.slice_keys)
+            unknown = [name for name in rates.slices if name not in known]
+            if unknown:
+                told = ", ".join(known)
+                raise ValueError(
+                    f"slices: no trace has {unknown[0]!r}, only {told}; normalise.slice_keys adds more"
+                )
+        return rates
+
     @field_validator("guardrails")
     @classmethod
     def _names_differ(cls, guardrails: tuple[GuardrailSpec, ...]) -> tuple[GuardrailSpec, ...]:
@@ -195,12 +226,24 @@ def example_yaml() -> str:
 
 def json_schema() -> dict[str, Any]:
     """The configuration file's JSON Schema (draft 2020-12)."""
-    schema = Config.model_json_schema()
+    schema = _without_examples(Config.model_json_schema())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
         "title": "Groundwatch configuration",
     }
+
+
+def _without_examples(schema: Any) -> Any:
+    """Descriptions for a user: a model's docstring ends where its doctest begins."""
+    if isinstance(schema, dict):
+        return {
+            key: value.split("\n\n>>>")[0].split("\n>>>")[0]
+            if key == "description" and isinstance(value, str)
+            else _without_examples(value)
+            for key, value in schema.items()
+        }
+    return [_without_examples(item) for item in schema] if isinstance(schema, list) else schema
 
 
 _EXAMPLE_HEAD = """\

@@ -9,6 +9,8 @@ import yaml
 
 from monitor.config_problems import ConfigError, KeyPath, Problem, dotted
 
+_MOST_VALUES = 100_000
+"""An alias costs a line and may stand for a million values; nobody's configuration comes near this."""
 _KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 
 
@@ -53,11 +55,17 @@ def parse_config(text: str, source: str) -> ConfigFile:
                 return ConfigFile({}, {})
             index = _Index()
             index.visit(node, ())
+            if index.values > _MOST_VALUES:
+                raise ConfigError(
+                    source, [Problem("", f"holds more than {_MOST_VALUES:,} values, aliases counted")]
+                )
             if index.problems:
                 raise ConfigError(source, index.problems)
             values = loader.construct_document(node)
         finally:
             loader.dispose()
+    except RecursionError as error:
+        raise ConfigError(source, [Problem("", "is nested too deeply")]) from error
     except yaml.MarkedYAMLError as error:
         raise ConfigError(source, [_syntax_problem(error)]) from error
     except yaml.YAMLError as error:  # a character that YAML forbids
@@ -73,9 +81,13 @@ class _Index:
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
+        self.values = 0
         self._open: set[int] = set()
 
     def visit(self, node: yaml.Node, path: KeyPath) -> None:
+        self.values += 1
+        if self.values > _MOST_VALUES:
+            return
         if id(node) in self._open:
             self.problems.append(Problem(dotted(path), "an alias that contains itself", self.lines.get(path)))
             return

@@ -12,19 +12,19 @@ from collectors.trace import RagTrace
 
 
 class Inspection:
-    """Reads captures; `skipped` holds what could not be read and `rejected` the spans refused alone, by reason."""
+    """Reads captures; `skipped` holds what could not be read, `spans` counts what was."""
 
     def __init__(self, assembly: AssemblySettings, normalise: NormaliseSettings) -> None:
         self._assembler = Assembler(assembly)
         self._normaliser = Normaliser(normalise)
         self.skipped: list[Skipped] = []
-        self.rejected: list[str] = []
+        self.spans = 0
 
     def traces(self, paths: Sequence[Path]) -> Iterator[RagTrace]:
         """Every request that the captures hold, in the order in which they began, each whole: all spans are read
         before any request is closed, so that files may come in any order. Raises FileNotFoundError."""
         for batch in read_batches(paths, on_skipped=self.skipped.append):
-            self.rejected += [f"{rejection.reason}: {rejection.detail}" for rejection in batch.rejected]
+            self.spans += len(batch.spans)
             self._assembler.add(batch, now=0.0)
         found = (self._normaliser.normalise(request) for request in self._assembler.flush(now=0.0))
         yield from sorted(
@@ -33,5 +33,4 @@ class Inspection:
 
     def problems(self) -> list[str]:
         """What was not read, for people: file, line, reason."""
-        messages = [f"{item.path} line {item.line}: {item.reason}: {item.detail}" for item in self.skipped]
-        return messages + [f"a span was refused: {text}" for text in self.rejected]
+        return [f"{item.path} line {item.line}: {item.reason}: {item.detail}" for item in self.skipped]

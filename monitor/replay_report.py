@@ -54,7 +54,7 @@ def report(
         "groundwatch": RELEASE,
         "captures": [str(path) for path in paths],
         "problems": list(problems),
-        "period": {"start": run.started_at, "end": run.now},
+        "period": {"start": run.started_at, "end": run.ended_at},
         "counts": status.counts,
         "findings": [
             {"check": check, "outcome": str(outcome), "count": count}

@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import median_high
 
 from alerts.guardrail import Transition
-from collectors.replay import Skipped, captures, read_batches
+from collectors.events import CollectorEvents, count_taken
+from collectors.replay import SOURCE, Skipped, captures, read_batches
 from collectors.span import SpanBatch
 from monitor.pipeline import Intake, Judging, Settled
 from monitor.watching import Watch
@@ -27,13 +28,18 @@ class Replay:
     have.
     """
 
-    def __init__(self, intake: Intake, judging: Judging, watch: Watch, *, step_s: float) -> None:
+    def __init__(
+        self, intake: Intake, judging: Judging, watch: Watch, events: CollectorEvents, *, step_s: float
+    ) -> None:
         self._intake = intake
+        self._events = events
         self._judging = judging
         self._watch = watch
         self._step_s = step_s
         self.now = 0.0
         self.started_at: float | None = None
+        self.ended_at: float | None = None
+        """When the first and the last batch were sent; None without any."""
         self.transitions: list[Transition] = []
 
     def run(self, batches: Iterable[SpanBatch], settle_s: float) -> None:
@@ -41,15 +47,17 @@ class Replay:
         for batch in batches:
             at = _time_of(batch)
             if at is not None:
+                if self.started_at is None:
+                    self.started_at = self.now = at
                 self._advance(at)
+            count_taken(self._events, SOURCE, batch)
             self._intake.accept(batch, self.now)
+        self.ended_at = self.now if self.started_at is not None else None
         self._advance(self.now + settle_s)
         self._judge(self._intake.flush(self.now))
         self._look()
 
     def _advance(self, to: float) -> None:
-        if self.started_at is None:
-            self.started_at = self.now = to
         step = max(self._step_s, (to - self.now) / _LONGEST_WALK)
         while self.now + step <= to:
             self.now += step

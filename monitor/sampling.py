@@ -15,10 +15,11 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from alerts.signals import SIGNALS
 from collectors.trace import RagTrace
-from detectors.operations import REGENERATE_LABELS
+from detectors.operations import asked_again
 
 LOWEST_FLOOR = 0.001
 """A floor below it could not be told from none: one trace in a thousand, each weighing a thousand."""
@@ -75,6 +76,15 @@ class SamplingSettings(_Frozen):
         "groundwatch",
         description="Changes which traces are chosen; replicas that are to agree must have the same.",
     )
+
+    @field_validator("checks")
+    @classmethod
+    def _known_checks(cls, checks: Mapping[str, float]) -> Mapping[str, float]:
+        known = sorted(signal.check for signal in SIGNALS if signal.check)
+        for name in checks:
+            if name not in known:
+                raise ValueError(f"no check is called {name!r}; there are {', '.join(known)}")
+        return checks
 
 
 @dataclass(slots=True, frozen=True)
@@ -152,10 +162,10 @@ def unit_interval(word: int) -> float:
 
 def strata(trace: RagTrace) -> tuple[Stratum, ...]:
     """The strata that a trace belongs to beside the general one."""
-    labels = {feedback.label for feedback in trace.feedback}
+    labels = {feedback.label.strip().casefold() for feedback in trace.feedback}
     belongs = {
         Stratum.THUMBS_DOWN: "thumbs_down" in labels,
-        Stratum.REGENERATED: not REGENERATE_LABELS.isdisjoint(labels),
+        Stratum.REGENERATED: asked_again(trace.feedback),
         Stratum.REFUSED: trace.refused is True,
         Stratum.ERROR: trace.error is not None,
     }

@@ -56,6 +56,11 @@ def test_help_says_what_a_command_does(command: str) -> None:
         ("demo --duration soon", "soon"),
         ("demo --duration 5s", "at least 60"),
         ("fly", "invalid choice"),
+        ("run --drain inf", "no number of seconds"),
+        ("run --drain -5", "no number of seconds"),
+        ("demo --port 99999", "no port"),
+        ("demo --report /nowhere/out.json", "cannot be written"),
+        ("replay . --report /nowhere/out.json", "cannot be written"),
     ],
 )
 def test_a_mistake_is_one_message_on_stderr_and_status_2(arguments: str, says: str) -> None:
@@ -74,6 +79,31 @@ def test_check_config_names_the_path_in_the_file_and_the_nearest_key(tmp_path: P
     assert "sampling.rat" in found.stderr
     assert "`rate`" in found.stderr
     assert "watch.tick_s" in found.stderr
+
+
+NESTED = "a: " + "[" * 20_000
+BOMB = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10))])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sampling: {checks: {faithfullness: 0.5}}", "there are cost, faithfulness"),
+        ("rates: {slices: [tenat]}", "no trace has 'tenat'"),
+        ("knowledge: {catalogue: nowhere.jsonl}", "knowledge.catalogue"),
+        ("knowledge: {golden: GOLDEN}", "golden needs catalogue"),
+        pytest.param(NESTED, "nested too deeply", id="nested"),
+        pytest.param(BOMB, "holds more", id="alias bomb"),
+    ],
+)
+def test_check_config_says_what_would_never_work(tmp_path: Path, text: str, says: str) -> None:
+    path, golden = tmp_path / "g.yaml", tmp_path / "golden.jsonl"
+    golden.write_text("")
+    path.write_text(text.replace("GOLDEN", str(golden)))
+    found = groundwatch("check-config", path)
+    assert found.returncode == 2
+    assert says in found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def test_the_example_is_valid_by_the_printed_schema_and_by_the_command(tmp_path: Path) -> None:
@@ -127,6 +157,25 @@ def test_inspect_names_the_line_that_it_cannot_read_and_prints_the_rest(tmp_path
     assert json.loads(line)["answer"] == "because"
 
 
+def test_a_refused_span_is_named_by_file_and_line_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "capture.jsonl"
+    path.write_text('{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "00", "name": "x"}]}]}]}\n')
+    inspected, replayed = groundwatch("inspect", path), groundwatch("replay", path)
+    assert inspected.returncode == replayed.returncode == 1
+    assert "capture.jsonl line 1: bad_trace_id" in inspected.stderr
+    assert "0 spans, none of a RAG request" in inspected.stderr
+    told = json.loads(replayed.stdout)
+    assert "line 1: bad_trace_id" in told["problems"][0]
+    assert told["counts"]["spans rejected"] == 1
+    assert told["period"] == {"start": None, "end": None}
+
+
+@pytest.mark.part("shared")
+def test_inspect_writes_the_same_bytes_every_time(shared: Path) -> None:
+    capture = shared / "fixtures" / "otlp" / "openinference-langchain-memory-private.requests.jsonl"
+    assert groundwatch("inspect", capture).stdout == groundwatch("inspect", capture).stdout
+
+
 @pytest.mark.part("shared")
 def test_replay_reports_every_rate_with_its_interval(shared: Path, tmp_path: Path) -> None:
     report = tmp_path / "out.json"
@@ -138,6 +187,7 @@ def test_replay_reports_every_rate_with_its_interval(shared: Path, tmp_path: Pat
     assert "replaying" in found.stderr
     told = json.loads(report.read_text())
     rates = {row["signal"]: row for row in told["rates"] if row["slice"] == "all"}
+    assert told["counts"]["spans received"] > 100
     assert told["counts"]["requests judged"] == rates["slow_request_rate"]["evidence"]
     assert rates["slow_request_rate"]["lower"] <= 0 < rates["slow_request_rate"]["upper"] < 1
     unjudged = rates["filter_false_exclusion_rate"]

@@ -16,7 +16,13 @@ def test_the_first_version_is_no_change_and_the_next_is_one_once() -> None:
     watch = ChangeWatch()
     assert watch.put(trace(service="1"), now=0) == []
     [marker] = watch.put(trace(service="2"), now=5)
-    assert (marker.kind, marker.service, marker.before, marker.after, marker.time) == ("service", "kb", "1", "2", 5)
+    assert (marker.kind, marker.service, marker.before, marker.after, marker.time) == (
+        "service",
+        "kb",
+        "1",
+        "2",
+        5,
+    )
     assert watch.put(trace(service="2"), now=6) == []
 
 

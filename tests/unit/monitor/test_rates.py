@@ -69,7 +69,9 @@ def test_the_clause_blamed_most_is_the_reason_until_it_ages() -> None:
     rates, _ = board()
     for number, clause in enumerate(["locale = en-US", "locale = en-US", "product = api"]):
         rates.put(
-            finding("filter_exclusion", number, 1.0, evidence={"blamed": [clause]}), "catalogue-1", at=float(number)
+            finding("filter_exclusion", number, 1.0, evidence={"blamed": [clause]}),
+            "catalogue-1",
+            at=float(number),
         )
     assert rates.reason(FILTER_EXCLUSION.name, ALL) == "locale = en-US"
     rates.publish(now=61.5)
@@ -79,9 +81,14 @@ def test_the_clause_blamed_most_is_the_reason_until_it_ages() -> None:
 def test_slices_have_rates_of_their_own_and_the_rest_is_other() -> None:
     rates, metrics = board(slices=("tenant",), max_values=2)
     for number, tenant in enumerate(["a", "b", "c", "d", "a"]):
-        rates.put(finding("faithfulness", number, float(number == 4), slices={"tenant": tenant}), "lexical-1", at=0)
+        rates.put(
+            finding("faithfulness", number, float(number == 4), slices={"tenant": tenant}), "lexical-1", at=0
+        )
     rates.publish(now=0)
-    found = {name: read(metrics, UNFAITHFUL.name, name).evidence for name in (ALL, "tenant=a", "tenant=b", "tenant=other")}
+    found = {
+        name: read(metrics, UNFAITHFUL.name, name).evidence
+        for name in (ALL, "tenant=a", "tenant=b", "tenant=other")
+    }
     assert found == {ALL: 5, "tenant=a": 2, "tenant=b": 1, "tenant=other": 2}
     assert (UNFAITHFUL.name, "tenant=c") not in metrics.readings()
 

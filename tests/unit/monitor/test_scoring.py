@@ -31,7 +31,8 @@ class BrokenCheck:
 
 def traces(count: int, **more: object) -> list[RagTrace]:
     return [
-        RagTrace(id=f"{n:032x}:a", trace_id=f"{n:032x}", start_time_ns=0, query="q" * n, **more) for n in range(count)
+        RagTrace(id=f"{n:032x}:a", trace_id=f"{n:032x}", start_time_ns=0, query="q" * n, **more)
+        for n in range(count)
     ]
 
 
