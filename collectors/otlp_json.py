@@ -49,10 +49,18 @@ def read_json(raw: bytes, limits: Limits) -> SpanBatch:
     return builder.batch()
 
 
+_GROUP_KEYS = frozenset(
+    ("resource", "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
+)
+"""What an element of a bare array has at least one of."""
+
+
 def _resource_spans(document: object) -> list[object]:
     if isinstance(document, list):
         if any(isinstance(item, dict) and _is_zipkin(item) for item in document):
             raise Undecodable(Reason.ZIPKIN_JSON, "an array of Zipkin spans")
+        if document and not any(isinstance(item, dict) and _GROUP_KEYS & item.keys() for item in document):
+            raise Undecodable(Reason.NOT_OTLP, "a JSON array without any `ResourceSpans`")
         return document
     if not isinstance(document, dict):
         raise Undecodable(Reason.NOT_OTLP, f"JSON, but {type(document).__name__} at the top")

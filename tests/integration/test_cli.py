@@ -170,6 +170,14 @@ def test_a_refused_span_is_named_by_file_and_line_and_counted(tmp_path: Path) ->
     assert told["period"] == {"start": None, "end": None}
 
 
+def test_an_array_that_holds_no_spans_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_text('[{"file": "x"}, {"y": 1}]')
+    found = groundwatch("inspect", path)
+    assert found.returncode == 1
+    assert "list.json line 1: not_otlp" in found.stderr
+
+
 @pytest.mark.part("shared")
 def test_inspect_writes_the_same_bytes_every_time(shared: Path) -> None:
     capture = shared / "fixtures" / "otlp" / "openinference-langchain-memory-private.requests.jsonl"
