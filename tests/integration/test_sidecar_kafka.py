@@ -39,6 +39,11 @@ def record(number: int) -> Record:
     return Record(number % PARTITIONS, message.SerializeToString(), trace_id.hex().encode())
 
 
+def request_id(number: int) -> str:
+    """The id of that request's trace."""
+    return f"{number + 1:032x}:{2 * number + 1:016x}"
+
+
 def judged(sidecar: Running) -> list[str]:
     """The requests that were counted, by id."""
     with Store.open(sidecar.store) as store:
@@ -68,7 +73,7 @@ def survive(kills: int, requests: int, folder: Path, broker: Broker) -> None:
                 time.sleep(rng.uniform(0.0, 0.6))
                 sidecar.kill()
         total = (kills + 1) * batch
-        expected = sorted(f"{number + 1:032x}:{2 * number + 1:016x}" for number in range(total))
+        expected = sorted(map(request_id, range(total)))
         ends = time.monotonic() + 90
         while judged(sidecar) != expected:
             assert time.monotonic() < ends, (len(judged(sidecar)), total, sidecar.log.read_text()[-2000:])
@@ -89,3 +94,37 @@ def test_two_kills_lose_nothing_and_count_nothing_twice(tmp_path: Path, broker: 
 @pytest.mark.long
 def test_twenty_kills_lose_nothing_and_count_nothing_twice(tmp_path: Path, broker: Broker) -> None:
     survive(20, 4200, tmp_path, broker)
+
+
+def test_nothing_that_was_judged_is_read_again_after_a_sigterm(tmp_path: Path, broker: Broker) -> None:
+    """What the drain finishes is committed: each partition begins again at its first request without a judgement."""
+    topic, group = broker.topic(partitions=PARTITIONS), f"g-{uuid.uuid4().hex}"
+    kafka = {"bootstrap_servers": [broker.bootstrap], "topics": [topic], "group_id": group}
+    sidecar = Running(
+        tmp_path,
+        # The clock alone would commit nothing of it: only the last step of stopping can.
+        collectors={"kafka": {**kafka, "commit_interval_s": 3600.0}, "otlp_http": {"enabled": False}},
+        assembly={"answered_wait_s": 0.2, "idle_wait_s": 0.4, "max_wait_s": 2.0},
+    )
+    total = 1_500
+    try:
+        sidecar.start()
+        broker.produce(topic, [record(number) for number in range(total)])
+        sidecar.wait_for("requests judged", 200)
+        assert sidecar.terminate() == 0
+        done = set(judged(sidecar))
+        assert len(done) >= 200
+        for partition in range(PARTITIONS):
+            numbers = range(partition, total, PARTITIONS)
+            left = [number for number in numbers if request_id(number) not in done]
+            first = numbers.index(left[0]) if left else len(numbers)
+            assert (broker.committed(group, topic, partition) or 0) == first
+        sidecar.start()
+        ends = time.monotonic() + 60
+        while len(again := judged(sidecar)) < total:
+            assert time.monotonic() < ends, (len(again), sidecar.log.read_text()[-2000:])
+            time.sleep(0.3)
+        assert again == sorted(map(request_id, range(total)))
+        assert sidecar.terminate() == 0
+    finally:
+        sidecar.kill()
