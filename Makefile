@@ -11,11 +11,14 @@ PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
 BIN := .venv/bin
 DEMO_ARGS ?=
 TEST_ARGS ?=
+# Benchmarks choose their own BLAS kernel: the one that numpy would take on this machine, unless BENCH_ENV names one.
+ONE_THREAD := env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+BENCH_ENV ?=
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 NO_PYTHON := Groundwatch needs Python 3.11 or 3.12 with its venv module (on Debian: python3-venv), and none was found. Name one: make PYTHON=/path/to/python3.12
 
-.PHONY: help demo test test-newest check-long lint format bench clean
+.PHONY: help demo test test-newest check-long lint format bench bench-drift clean
 
 help:  ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -45,7 +48,10 @@ format: .venv/full.stamp  ## put every file into its format
 	$(BIN)/ruff format .
 
 bench: .venv/full.stamp  ## measure speeds on this machine
-	for bench in tests/bench/bench_*.py; do $(BIN)/python $$bench; done
+	for bench in tests/bench/bench_*.py; do $(ONE_THREAD) $(BIN)/python $$bench; done
+
+bench-drift: .venv/full.stamp  ## the MMD engine beside alibi-detect, one thread (BENCH_ENV="OPENBLAS_CORETYPE=SkylakeX")
+	$(ONE_THREAD) $(BENCH_ENV) $(BIN)/python tests/bench/bench_drift.py
 
 clean:  ## remove everything that make made
 	rm -rf .venv .venv-newest .parts .coverage build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,7 +22,7 @@ class CurrentWindow(Protocol):
     """Compares what came last with a fixed reference."""
 
     @property
-    def reference(self) -> Units: ...
+    def dimensions(self) -> int: ...
 
     def push(self, unit: Rows, now: float) -> bool:
         """Add a closed unit's rows, shape (rows, d); whether the window is now wholly new since the last time that it
@@ -44,8 +44,8 @@ class CountedWindow:
         self._since = 0
 
     @property
-    def reference(self) -> Units:
-        return self._rolling.reference
+    def dimensions(self) -> int:
+        return self._rolling.dimensions
 
     def push(self, unit: Rows, now: float) -> bool:
         self._rolling.push([unit])
@@ -72,12 +72,16 @@ class TimedWindow:
     """
 
     def __init__(self, reference: Units, seconds: float, least: int, permutations: int, seed: int) -> None:
-        self.reference = reference
+        self._reference = reference
         self._gamma = median_gamma(reference.rows)
         self._seconds, self._least, self._permutations, self._seed = seconds, least, permutations, seed
         self._units: deque[tuple[float, Rows]] = deque()
         self._began: float | None = None
         self._renewals = 0
+
+    @property
+    def dimensions(self) -> int:
+        return self._reference.dimensions
 
     def push(self, unit: Rows, now: float) -> bool:
         self._began = now if self._began is None else self._began
@@ -95,14 +99,14 @@ class TimedWindow:
         current = Units.of([unit for _, unit in self._units])
         seed = self._seed + self._renewals
         return permutation_test(
-            self.reference, current, permutations=self._permutations, seed=seed, gamma=self._gamma
+            self._reference, current, permutations=self._permutations, seed=seed, gamma=self._gamma
         )
 
     def state(self) -> Entries:
         state = pack(list(self._units)) | {"began": float("nan") if self._began is None else self._began}
         reference = {
-            "reference": self.reference.rows.copy(),
-            "reference_sizes": self.reference.row_counts.copy(),
+            "reference": self._reference.rows.copy(),
+            "reference_sizes": self._reference.row_counts.copy(),
         }
         return state | reference | {"renewals": self._renewals}
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from detectors.vectors import Units, usable_rows
+from detectors.vectors import TooFewRows, Units, usable_rows
 from detectors.verdict import Vectors
 
 Reals = npt.NDArray[np.float64]
@@ -48,6 +48,11 @@ class Points:
 
     def __len__(self) -> int:
         return len(self._rows) if self.sizes is None else len(self.sizes)
+
+    @property
+    def rows(self) -> Matrix:
+        """The rows as they are held."""
+        return self._rows
 
     def dense(self, start: int, stop: int) -> Matrix:
         """Rows start to stop with the origin taken off, float32 or float64."""
@@ -117,6 +122,35 @@ def _unit_means(pairs: Matrix, sizes: npt.NDArray[np.int64] | None, axis: int) -
     return sums
 
 
+class Pooled:
+    """Two samples in a row, with one origin; neither is copied into one array with the other."""
+
+    def __init__(self, reference: Units, current: Units) -> None:
+        rows = (reference.rows, current.rows)
+        dtype = np.float64 if np.float64 in (rows[0].dtype, rows[1].dtype) else np.float32
+        self.dtype: np.dtype[np.floating[Any]] = np.dtype(dtype)
+        origin = (origin_of(rows[0]) * len(rows[0]) + origin_of(rows[1]) * len(rows[1])) / sum(map(len, rows))
+        self._reference, self._current = Points(reference, origin), Points(current, origin)
+
+    def __len__(self) -> int:
+        return len(self._reference) + len(self._current)
+
+    def part(self, start: int, stop: int) -> Points:
+        """Units start to stop."""
+        n = len(self._reference)
+        if stop <= n:
+            return self._reference.part(start, stop)
+        if start >= n:
+            return self._current.part(start - n, stop - n)
+        parts = self._reference.part(start, n), self._current.part(0, stop - n)
+        dense = np.concatenate([part.dense(0, len(part.lengths)) for part in parts])
+        lengths = np.concatenate([part.lengths for part in parts]).astype(dense.dtype)
+        if all(part.sizes is None for part in parts):
+            return Points.ready(dense, lengths, None)
+        sizes = [np.ones(len(part), dtype=np.int64) if part.sizes is None else part.sizes for part in parts]
+        return Points.ready(dense, lengths, np.concatenate(sizes))
+
+
 def origin_of(rows: Matrix) -> Reals:
     """The mean row, shape (d,), read block by block; taken off all rows so that differences do not cancel."""
     total = np.zeros(rows.shape[1])
@@ -125,24 +159,37 @@ def origin_of(rows: Matrix) -> Reals:
     return total / len(rows)
 
 
-def median_gamma(rows: Vectors) -> float:
-    """1 / the median squared distance between different rows, the customary bandwidth; shape (n, d), n >= 2.
+def median_gamma(*samples: Vectors) -> float:
+    """1 / the median squared distance between different rows, the customary bandwidth; each sample (n, d), together
+    at least 2 rows.
 
     Of more than 1,000 rows, 1,000 are drawn by a fixed seed: which ones does not depend on the labels of a
     permutation test, so its level stays exact. Where over half of the pairs are duplicates the median is taken
     over the others; where all rows are equal it is 1.
     """
-    rows = usable_rows(rows, least=2)
-    if len(rows) > _MEDIAN_ROWS:
-        rows = rows[np.sort(np.random.default_rng(0).permutation(len(rows))[:_MEDIAN_ROWS])]
-    dense = np.asarray(rows, dtype=np.float64 if rows.dtype == np.float64 else np.float32)
-    dense = dense - dense.mean(axis=0)
-    lengths = np.einsum("ij,ij->i", dense, dense)
-    distances = dense @ dense.T
+    checked = [usable_rows(rows) for rows in samples]
+    ends = np.cumsum([len(rows) for rows in checked])
+    if ends[-1] < 2:
+        raise TooFewRows("one row has no distances")
+    drawn = np.arange(ends[-1])
+    if len(drawn) > _MEDIAN_ROWS:
+        drawn = np.sort(np.random.default_rng(0).permutation(len(drawn))[:_MEDIAN_ROWS])
+    parts = [
+        rows[drawn[(drawn >= end - len(rows)) & (drawn < end)] - (end - len(rows))]
+        for rows, end in zip(checked, ends, strict=True)
+    ]
+    dense = np.concatenate(parts)
+    dense = dense.astype(np.float32) if dense.dtype == np.float16 else dense
+    return _gamma_of(dense - dense.mean(axis=0))
+
+
+def _gamma_of(rows: Matrix) -> float:
+    lengths = np.einsum("ij,ij->i", rows, rows)
+    distances = rows @ rows.T
     distances *= -2.0
     distances += lengths[:, None]
     distances += lengths
-    apart = np.maximum(distances[np.triu_indices(len(dense), 1)], 0.0)
+    apart = np.maximum(distances[np.triu_indices(len(rows), 1)], 0.0)
     median = float(np.median(apart))
     if median == 0.0 and apart.any():
         median = float(np.median(apart[apart > 0.0]))

@@ -27,8 +27,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from detectors.kernel import GaussianKernel, Matrix, Points, Reals, median_gamma, origin_of
+from detectors.kernel import GaussianKernel, Matrix, Points, Pooled, Reals, median_gamma
 from detectors.permutations import Labels, checked_labels, p_values, permutation_labels
 from detectors.vectors import Units
 from detectors.verdict import Vectors
@@ -38,9 +39,9 @@ Sample = Vectors | Sequence[Vectors] | Units
 Panel = Callable[[int, int], Matrix]
 """Columns start to stop of the kernel from row start on: shape (bandwidths, N - start, stop - start), the caller's."""
 
-_TILE = 256
+_TILE = 128
 """Columns a panel."""
-_LABEL_ROWS = 256
+_LABEL_ROWS = 128
 """Permutations a product: bounds the memory of the labels in single precision."""
 
 
@@ -136,6 +137,20 @@ def form_factor(n: int, m: int) -> float:
     return 1.0 / (n * (n - 1)) + 1.0 / (m * (m - 1)) + 2.0 / (n * m)
 
 
+def kernel_panel(kernel: GaussianKernel, points: Pooled | Points, dtype: npt.DTypeLike) -> Panel:
+    """The kernel between all points, a panel of columns at a time, computed a tile at a time."""
+
+    def panel(start: int, stop: int) -> Matrix:
+        size, columns = len(points), points.part(start, stop)
+        block = np.empty((kernel.bandwidths, size - start, stop - start), dtype=dtype)
+        for first in range(start, size, _TILE):
+            last = min(first + _TILE, size)
+            block[:, first - start : last - start] = kernel.between(points.part(first, last), columns)
+        return block
+
+    return panel
+
+
 def quadratic_forms(panel: Panel, labels: Labels | Matrix, n: int, shift: Reals | None = None) -> Forms:
     """One pass over a kernel of N units, of which those from `n` on are the current ones; labels (B, N)."""
     count, size = labels.shape
@@ -179,9 +194,8 @@ def _add_products(quadratic: Reals, block: Matrix, labels: Labels | Matrix) -> N
 
 
 def _products_with(labels: Labels | Matrix, sums: Reals) -> Reals:
-    parts = [
-        labels[at : at + _LABEL_ROWS].astype(np.float64) @ sums for at in range(0, len(labels), _LABEL_ROWS)
-    ]
+    # A few at a time: in double precision the labels are eight times as large.
+    parts = [labels[at : at + 16].astype(np.float64) @ sums for at in range(0, len(labels), 16)]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
@@ -192,19 +206,9 @@ def _compare(
     reference = Units.of(x, least=2)
     current = Units.of(y, reference.dimensions, least=2)
     n, m = len(reference), len(current)
-    pooled = reference.then(current)
-    kernel = GaussianKernel(median_gamma(pooled.rows) if gamma is None else gamma, bandwidths)
-    points = Points(pooled, origin_of(pooled.rows))
-
-    def panel(start: int, stop: int) -> Matrix:
-        columns = points.part(start, stop)
-        block = np.empty((bandwidths, n + m - start, stop - start), dtype=points.lengths.dtype)
-        for first in range(start, n + m, _TILE):
-            last = min(first + _TILE, n + m)
-            block[:, first - start : last - start] = kernel.between(points.part(first, last), columns)
-        return block
-
-    forms = quadratic_forms(panel, drawn(n, m), n)
+    gamma = median_gamma(reference.rows, current.rows) if gamma is None else gamma
+    kernel, pooled = GaussianKernel(gamma, bandwidths), Pooled(reference, current)
+    forms = quadratic_forms(kernel_panel(kernel, pooled, pooled.dtype), drawn(n, m), n)
     total = forms.row_sums.sum(axis=1)
     linear = forms.row_sums[:, n:].sum(axis=1)
     observed = mmd2_of(forms.within[:, None], linear[:, None], total, n, m)[:, 0]

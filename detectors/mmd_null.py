@@ -28,9 +28,9 @@ from math import sqrt
 import numpy as np
 from scipy.special import gammaincc, log_ndtr
 
-from detectors.kernel import GaussianKernel, Matrix, Points, Reals, origin_of
-from detectors.mmd import Sample, form_factor, mmd2_of, quadratic_forms
-from detectors.mmd_window import RollingKernel
+from detectors.kernel import GaussianKernel, Matrix, Points, Pooled, Reals, origin_of
+from detectors.mmd import Sample, form_factor, kernel_panel, mmd2_of, quadratic_forms
+from detectors.mmd_window import RollingKernel, batches
 from detectors.permutations import permutation_labels
 from detectors.vectors import TooFewRows, Units
 
@@ -95,8 +95,8 @@ def pearson_p_value(x: Sample, y: Sample, gamma: float) -> float:
     """The Pearson III p-value of MMD^2 between x and y at one bandwidth; keeps the whole kernel, 4 (n + m)^2 bytes."""
     reference = Units.of(x, least=2)
     current = Units.of(y, reference.dimensions, least=2)
-    pooled, n, m = reference.then(current), len(reference), len(current)
-    points = Points(pooled, origin_of(pooled.rows))
+    n, m = len(reference), len(current)
+    points = Pooled(reference, current).part(0, n + m)
     matrix = GaussianKernel(gamma, 1).between(points, points)[0]
     np.fill_diagonal(matrix, 0.0)
     total, linear = matrix.sum(dtype=np.float64), matrix[n:].sum(dtype=np.float64)
@@ -134,7 +134,7 @@ class LookupMmd:
         kernel, origin = GaussianKernel(gamma, bandwidths), origin_of(units.rows)
         points, n = Points(units, origin), len(units)
         labels = permutation_labels(n - window, window, draws, np.random.default_rng(seed))
-        forms = quadratic_forms(lambda i, j: kernel.between(points.part(i, n), points.part(i, j)), labels, n)
+        forms = quadratic_forms(kernel_panel(kernel, points, np.float32), labels, n)
         total = forms.row_sums.sum(axis=1)
         null = mmd2_of(forms.quadratic, forms.linear, total, n - window, window)
         self._null = np.sort(null * _spread(n, window) / _spread(n - window, window), axis=1)
@@ -145,12 +145,8 @@ class LookupMmd:
 
     def push(self, units: Sample) -> None:
         """Put in units, oldest first. Raises an UnusableVectors and changes nothing where they are not usable."""
-        pushed = Units.of(units, self._dimensions)
-        bounds = np.concatenate([[0], np.cumsum(pushed.row_counts)])
-        for start in range(0, len(pushed), self._rolling.size):
-            stop = min(start + self._rolling.size, len(pushed))
-            sizes = None if pushed.sizes is None else pushed.sizes[start:stop]
-            self._rolling.push(Units(pushed.rows[bounds[start] : bounds[stop]], sizes))
+        for batch in batches(Units.of(units, self._dimensions), self._rolling.size):
+            self._rolling.push(batch)
 
     def statistics(self) -> Reals:
         """MMD^2 at each bandwidth; the window must be full."""

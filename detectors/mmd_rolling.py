@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from detectors.kernel import GaussianKernel, Matrix, Points, Reals, median_gamma, origin_of
-from detectors.mmd import MmdTest, Sample, mmd2_of, quadratic_forms
-from detectors.mmd_window import Change, RollingKernel
+from detectors.mmd import MmdTest, Sample, kernel_panel, mmd2_of, quadratic_forms
+from detectors.mmd_window import Change, RollingKernel, batches
 from detectors.permutations import Labels, checked_labels, p_values, permutation_labels
 from detectors.vectors import TooFewRows, Units
 from detectors.verdict import State
@@ -68,39 +68,35 @@ class RollingMmd:
         units = _single(Units.of(reference, least=2))
         if window < 2:
             raise TooFewRows(f"a window of {window} units cannot be compared")
+        self.kernel = GaussianKernel(median_gamma(units.rows) if gamma is None else gamma, bandwidths)
         if labels is None:
             labels = permutation_labels(len(units), window, permutations, np.random.default_rng(seed))
-        self._build(units, window, checked_labels(labels, len(units), window), gamma, bandwidths)
-        forms = quadratic_forms(self._reference_panel, self._labels[: len(units)].T, len(units))
+        self._take_labels(checked_labels(labels, len(units), window), window)
+        del labels
+        self._origin = origin_of(units.rows)
+        self._points = Points(units, self._origin)
+        panel = kernel_panel(self.kernel, self._points, np.float32)
+        forms = quadratic_forms(panel, self._labels[: len(self._points)].T, len(self._points))
         self._quadratic, self._linear = forms.quadratic, forms.linear
         """q and r, (bandwidths, B); r without the term of rho and w, and with it in `_rows_linear`."""
         self._rows_linear: Reals = np.zeros_like(forms.linear)
         self._start(forms.shift, forms.row_sums.sum(axis=1))
 
-    def _build(self, units: Units, window: int, labels: Labels, gamma: float | None, bandwidths: int) -> None:
-        self.reference = units
+    def _take_labels(self, labels: Labels, window: int) -> None:
         self.window = window
-        self.kernel = GaussianKernel(median_gamma(units.rows) if gamma is None else gamma, bandwidths)
-        self._origin = origin_of(units.rows)
-        self._points = Points(units, self._origin)
         self._labels: Matrix = np.ascontiguousarray(labels.T, dtype=np.float32)
         """(N, B): the rows of some slots are one piece."""
-        self._to_labels: Matrix = np.zeros((bandwidths, window, labels.shape[0]), dtype=np.float32)
+        shape = (self.kernel.bandwidths, self.window, labels.shape[0])
+        self._to_labels: Matrix = np.zeros(shape, dtype=np.float32)
         """a, of each slot."""
 
     def _start(self, shift: Reals, own_total: Reals) -> None:
         self._shift, self._own_total = shift, own_total
         self._rolling = RollingKernel(self.kernel, self._points, self._origin, shift, own_total, self.window)
 
-    def _reference_panel(self, start: int, stop: int) -> Matrix:
-        size, columns = len(self._points), self._points.part(start, stop)
-        block = np.empty((self.kernel.bandwidths, size - start, stop - start), dtype=np.float32)
-        for first in range(start, size, 256):
-            last = min(first + 256, size)
-            block[:, first - start : last - start] = self.kernel.between(
-                self._points.part(first, last), columns
-            )
-        return block
+    @property
+    def dimensions(self) -> int:
+        return len(self._origin)
 
     @property
     def full(self) -> bool:
@@ -112,15 +108,11 @@ class RollingMmd:
 
         Raises an UnusableVectors and changes nothing where they are not usable.
         """
-        pushed = Units.of(units, self.reference.dimensions)
-        bounds = np.concatenate([[0], np.cumsum(pushed.row_counts)])
-        for start in range(0, len(pushed), self.window):
-            stop = min(start + self.window, len(pushed))
-            sizes = None if pushed.sizes is None else pushed.sizes[start:stop]
-            self._take(self._rolling.push(Units(pushed.rows[bounds[start] : bounds[stop]], sizes)))
+        for batch in batches(Units.of(units, self.dimensions), self.window):
+            self._take(self._rolling.push(batch))
 
     def _take(self, change: Change) -> None:
-        n = len(self.reference)
+        n = len(self._points)
         slots, chosen = change.slots, self._labels[n + change.slots]
         for i, (to_reference, window) in enumerate(zip(change.to_reference, change.window, strict=True)):
             fresh, old = to_reference @ self._labels[:n], self._to_labels[i, slots]
@@ -141,7 +133,7 @@ class RollingMmd:
     def permuted(self) -> Reals:
         """MMD^2 of every relabelling, (bandwidths, B); the window must be full."""
         linear = self._linear + self._rows_linear
-        n, m = len(self.reference), self.window
+        n, m = len(self._points), self.window
         return mmd2_of(self._quadratic, linear, self._rolling.total(), n, m)
 
     def statistics(self) -> Reals:
@@ -154,19 +146,22 @@ class RollingMmd:
             return None
         observed = self.statistics()
         p, single = p_values(observed, self.permuted())
-        n, m, permutations = len(self.reference), self.window, self._labels.shape[1]
+        n, m, permutations = len(self._points), self.window, self._labels.shape[1]
         return MmdTest(float(observed[0]), p, self.kernel.gamma, n, m, permutations, single)
 
     def state(self) -> dict[str, npt.NDArray[np.generic] | float | int | str]:
         """Everything later answers depend on, as arrays and numbers."""
+        sizes = self._points.sizes
         state = self._rolling.state() | {
             "version": _STATE_VERSION,
-            "reference": np.array(self.reference.rows),
-            "reference_sizes": self.reference.row_counts.copy(),
+            "reference": np.array(self._points.rows),
+            "reference_sizes": np.empty(0, dtype=np.int64) if sizes is None else sizes.copy(),
+            "origin": self._origin.copy(),
             "gamma": self.kernel.gamma,
             "labels": np.packbits(self._labels.T.astype(np.bool_), axis=1),
-            "shift": self._shift,
-            "own_total": self._own_total,
+            "permuted_units": self._labels.shape[0],
+            "shift": self._shift.copy(),
+            "own_total": self._own_total.copy(),
         }
         return state | {name.lstrip("_"): getattr(self, name).copy() for name in _ARRAYS}
 
@@ -180,19 +175,29 @@ class RollingMmd:
         if np.asarray(state["version"]).item() != _STATE_VERSION:
             raise ValueError(f"the state has version {state['version']}, not {_STATE_VERSION}")
         rolling = cls.__new__(cls)
-        stored, sizes = np.asarray(state["reference"]), np.asarray(state["reference_sizes"], dtype=np.int64)
-        units = Units(stored, None if (sizes == 1).all() else sizes)
-        units = _single(Units.of(units if reference is None else reference, least=2))
-        window, shift = int(np.asarray(state["window"]).item()), np.array(state["shift"], dtype=np.float64)
-        packed = np.asarray(state["labels"], dtype=np.uint8)
-        labels = np.unpackbits(packed, axis=1, count=len(units) + window).view(np.bool_)
-        gamma = float(np.asarray(state["gamma"]).item())
-        rolling._build(units, window, checked_labels(labels, len(units), window), gamma, len(shift))
+        shift = np.array(state["shift"], dtype=np.float64)
+        rolling.kernel = GaussianKernel(float(np.asarray(state["gamma"]).item()), len(shift))
+        rolling._origin = np.array(state["origin"], dtype=np.float64)
+        if reference is None:
+            rolling._points = _stored_points(state, rolling._origin)
+        else:
+            rolling._points = Points(_single(Units.of(reference, rolling.dimensions, 2)), rolling._origin)
+        size, n = int(np.asarray(state["permuted_units"]).item()), len(rolling._points)
+        labels = np.unpackbits(np.asarray(state["labels"], dtype=np.uint8), axis=1, count=size).view(np.bool_)
+        window = int(np.asarray(state["window"]).item())
+        rolling._take_labels(checked_labels(labels, n, window), window)
         rolling._start(shift, np.array(state["own_total"], dtype=np.float64))
         rolling._rolling.restore(state)
         for name in _ARRAYS:
             setattr(rolling, name, np.array(state[name.lstrip("_")]))
         return rolling
+
+
+def _stored_points(state: State, origin: Reals) -> Points:
+    """The reference as it was held: half precision as it came, single precision with the origin taken off."""
+    rows, sizes = np.array(state["reference"]), np.array(state["reference_sizes"], dtype=np.int64)
+    units = Units(rows, sizes if len(sizes) else None)
+    return Points(units, origin if rows.dtype == np.float16 else np.zeros_like(origin))
 
 
 def _single(units: Units) -> Units:

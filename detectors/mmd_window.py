@@ -10,6 +10,7 @@ the statistic needs only sums:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,9 @@ from detectors.vectors import Units
 from detectors.verdict import State, Vectors
 
 Slots = npt.NDArray[np.intp]
+
+_PUSHED = 128
+"""Units a push, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,15 @@ class RollingKernel:
             kept[...] = stored
 
 
+def batches(units: Units, window: int) -> Iterator[Units]:
+    """The units in pieces that one push takes, and whose products stay small beside the window's."""
+    bounds = np.concatenate([[0], np.cumsum(units.row_counts)])
+    for start in range(0, len(units), min(window, _PUSHED)):
+        stop = min(start + min(window, _PUSHED), len(units))
+        sizes = None if units.sizes is None else units.sizes[start:stop]
+        yield Units(units.rows[bounds[start] : bounds[stop]], sizes)
+
+
 class _RowQueue:
     """Rows of units in order of age, always in one piece: appended behind, dropped before, moved to the front of the
     buffer when its end is reached. A row is moved at most once for each time it is passed over."""
@@ -172,9 +185,9 @@ class _RowQueue:
     def _make_room(self, more: int) -> None:
         live, lengths = self._rows[self._first : self._last], self._lengths[self._first : self._last]
         need = len(live) + more
-        if 2 * need > len(self._rows) or need < len(self._rows) // 8:
-            self._rows = np.empty((3 * need, live.shape[1]), dtype=np.float32)
-            self._lengths = np.empty(3 * need, dtype=np.float32)
+        if 3 * need > 2 * len(self._rows) or need < len(self._rows) // 8:
+            self._rows = np.empty((2 * need, live.shape[1]), dtype=np.float32)
+            self._lengths = np.empty(2 * need, dtype=np.float32)
         self._rows[: len(live)], self._lengths[: len(live)] = live, lengths
         self._first, self._last = 0, len(live)
         self._single = all(size == 1 for size in self._sizes)

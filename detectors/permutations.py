@@ -9,7 +9,7 @@ Labels = npt.NDArray[np.bool_]
 """Shape (permutations, n + m): which units each permutation puts into the current window; m of them in each."""
 _Reals = npt.NDArray[np.float64]
 
-_DRAWN = 64
+_DRAWN = 16
 """Permutations drawn at a time."""
 _TIE = 1e-4
 """In standard deviations of the permuted statistics: single-precision products are 1e-5 apart where they are

@@ -100,7 +100,7 @@ class QueryDriftDetector:
     def dimensions(self) -> int | None:
         """The vectors' dimension; None before the first vector."""
         if self._window is not None:
-            return self._window.reference.dimensions
+            return self._window.dimensions
         return int(self._collected[0][1].shape[1]) if self._collected else None
 
     @property

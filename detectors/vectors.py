@@ -128,10 +128,3 @@ class Units:
     def row_counts(self) -> npt.NDArray[np.int64]:
         """How many rows each unit has, shape (n,)."""
         return np.ones(len(self.rows), dtype=np.int64) if self.sizes is None else self.sizes
-
-    def then(self, other: Units) -> Units:
-        """These units and then the others."""
-        rows = np.concatenate([self.rows, other.rows])
-        if self.sizes is None and other.sizes is None:
-            return Units(rows)
-        return Units(rows, np.concatenate([self.row_counts, other.row_counts]))

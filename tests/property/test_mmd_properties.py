@@ -83,5 +83,6 @@ def test_sums_over_rows_in_and_out_do_not_depend_on_the_path(
         count = data.draw(st.integers(1, len(stream) - start))
         winding.push(stream[start : start + count])
         start += count
-    assert winding.statistics() == pytest.approx(straight.statistics(), abs=1e-7)
-    assert winding.permuted() == pytest.approx(straight.permuted(), abs=1e-6)
+    # Kernel values are single precision, and products of other shapes round otherwise in their last bit.
+    assert winding.statistics() == pytest.approx(straight.statistics(), abs=3e-6)
+    assert winding.permuted() == pytest.approx(straight.permuted(), abs=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -244,13 +245,17 @@ def test_labels_of_another_window_size_are_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def alibi_mmd() -> Any:
+def alibi_mmd() -> Iterator[Any]:
     if importlib.util.find_spec("alibi_detect") is None:
         pytest.skip("part missing: alibi (alibi-detect is not installed: extra `alibi`)")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        import torch
         from alibi_detect.cd import MMDDrift
-    return MMDDrift
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield MMDDrift
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_mapped_half_precision_reference_stays_on_disk(tmp_path: Path) -> None
     gamma = median_gamma(reference)
     on_disk = RollingMmd(mapped, 30, seed=0, labels=labels, gamma=gamma)
     in_memory = RollingMmd(reference.astype(np.float32), 30, seed=0, labels=labels, gamma=gamma)
-    assert isinstance(on_disk._points._rows, np.memmap)
+    assert isinstance(on_disk._points.rows, np.memmap)
     for engine in (on_disk, in_memory):
         engine.push(stream)
     ours, expected = on_disk.test(), in_memory.test()
@@ -152,12 +152,13 @@ def test_a_mapped_half_precision_reference_stays_on_disk(tmp_path: Path) -> None
 def test_later_changes_of_the_callers_rows_do_no_harm() -> None:
     rng = np.random.default_rng(5)
     reference, unit = embeddings(rng, 50), embeddings(rng, 20)
-    rolling, untouched = (RollingMmd(reference.copy(), 20, permutations=99, seed=0) for _ in range(2))
-    rolling.push(unit)
-    rolling.reference.rows[...] = 0.0
-    unit_before = unit.copy()
-    unit[...] = 0.0
-    untouched.push(unit_before)
+    given, untouched = reference.copy(), RollingMmd(reference, 20, permutations=99, seed=0)
+    rolling = RollingMmd(given, 20, permutations=99, seed=0)
+    given[...] = 0.0
+    pushed = unit.copy()
+    rolling.push(pushed)
+    pushed[...] = 0.0
+    untouched.push(unit)
     more = embeddings(rng, 3)
     rolling.push(more)
     untouched.push(more)
