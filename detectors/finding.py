@@ -45,9 +45,13 @@ class Finding:
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.outcome is Outcome.SCORED):
-            raise ValueError(f"{self.check}: a finding has a value exactly when it is scored, not {self.outcome}")
+            raise ValueError(
+                f"{self.check}: a finding has a value exactly when it is scored, not {self.outcome}"
+            )
         if not self.weight >= 1.0:
-            raise ValueError(f"{self.check}: weight {self.weight} is below 1: it is 1 / inclusion probability")
+            raise ValueError(
+                f"{self.check}: weight {self.weight} is below 1: it is 1 / inclusion probability"
+            )
 
     def weighted(self, weight: float) -> Finding:
         """The same finding with its inverse inclusion probability."""
