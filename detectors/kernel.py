@@ -103,7 +103,8 @@ class GaussianKernel:
         pairs = np.empty((self.bandwidths, len(left), len(b.lengths)), dtype=left.dtype)
         for start in range(0, len(b.lengths), _BLOCK):
             stop = min(start + _BLOCK, len(b.lengths))
-            block = np.matmul(scaled, b.dense(start, stop).T)
+            # The long side first: products with few columns are faster than those with few rows.
+            block = (b.dense(start, stop) @ scaled.T).T
             block += constant
             block -= b.lengths[start:stop] * left.dtype.type(self.gamma)
             np.minimum(block, 0.0, out=block)
@@ -189,7 +190,8 @@ def _gamma_of(rows: Matrix) -> float:
     distances *= -2.0
     distances += lengths[:, None]
     distances += lengths
-    apart = np.maximum(distances[np.triu_indices(len(rows), 1)], 0.0)
+    pairs = np.concatenate([row[i + 1 :] for i, row in enumerate(distances)])
+    apart = np.maximum(pairs, 0.0, out=pairs)
     median = float(np.median(apart))
     if median == 0.0 and apart.any():
         median = float(np.median(apart[apart > 0.0]))

@@ -170,6 +170,7 @@ def quadratic_forms(panel: Panel, labels: Labels | Matrix, n: int, shift: Reals 
         within += _within(block, n - start, stop - start)
         own *= 0.5
         _add_products(quadratic, block, labels[:, start:])
+        del block, own  # before the next panel is made
     linear = np.stack([_products_with(labels, sums) for sums in row_sums])
     return Forms(2.0 * quadratic, linear, row_sums, within, np.asarray(shift, dtype=np.float64))
 

@@ -76,7 +76,7 @@ class RollingMmd:
         self._origin = origin_of(units.rows)
         self._points = Points(units, self._origin)
         panel = kernel_panel(self.kernel, self._points, np.float32)
-        forms = quadratic_forms(panel, self._labels[: len(self._points)].T, len(self._points))
+        forms = quadratic_forms(panel, self._labels[:, : len(self._points)], len(self._points))
         self._quadratic, self._linear = forms.quadratic, forms.linear
         """q and r, (bandwidths, B); r without the term of rho and w, and with it in `_rows_linear`."""
         self._rows_linear: Reals = np.zeros_like(forms.linear)
@@ -84,8 +84,8 @@ class RollingMmd:
 
     def _take_labels(self, labels: Labels, window: int) -> None:
         self.window = window
-        self._labels: Matrix = np.ascontiguousarray(labels.T, dtype=np.float32)
-        """(N, B): the rows of some slots are one piece."""
+        self._labels: Matrix = labels.astype(np.float32)
+        """(B, N): the long side first, which matrix products with few columns are fastest with."""
         shape = (self.kernel.bandwidths, self.window, labels.shape[0])
         self._to_labels: Matrix = np.zeros(shape, dtype=np.float32)
         """a, of each slot."""
@@ -113,15 +113,15 @@ class RollingMmd:
 
     def _take(self, change: Change) -> None:
         n = len(self._points)
-        slots, chosen = change.slots, self._labels[n + change.slots]
+        slots, chosen = change.slots, self._labels[:, n + change.slots].T
         for i, (to_reference, window) in enumerate(zip(change.to_reference, change.window, strict=True)):
-            fresh, old = to_reference @ self._labels[:n], self._to_labels[i, slots]
+            fresh, old = (self._labels[:, :n] @ to_reference.T).T, self._to_labels[i, slots]
             gone, come = _column_sums(old), _column_sums(fresh)
             self._linear[i] += come - gone
             self._quadratic[i] += 2.0 * (_column_sums(fresh * chosen) - _column_sums(old * chosen))
             self._to_labels[i, slots] = fresh
 
-            products, among = window @ self._labels[n:], window[:, slots]
+            products, among = (self._labels[:, n:] @ window.T).T, window[:, slots]
             self._quadratic[i] += 2.0 * _column_sums(products * chosen) - _column_sums(
                 chosen * (among @ chosen)
             )
@@ -146,7 +146,7 @@ class RollingMmd:
             return None
         observed = self.statistics()
         p, single = p_values(observed, self.permuted())
-        n, m, permutations = len(self._points), self.window, self._labels.shape[1]
+        n, m, permutations = len(self._points), self.window, len(self._labels)
         return MmdTest(float(observed[0]), p, self.kernel.gamma, n, m, permutations, single)
 
     def state(self) -> dict[str, npt.NDArray[np.generic] | float | int | str]:
@@ -158,8 +158,8 @@ class RollingMmd:
             "reference_sizes": np.empty(0, dtype=np.int64) if sizes is None else sizes.copy(),
             "origin": self._origin.copy(),
             "gamma": self.kernel.gamma,
-            "labels": np.packbits(self._labels.T.astype(np.bool_), axis=1),
-            "permuted_units": self._labels.shape[0],
+            "labels": np.packbits(self._labels.astype(np.bool_), axis=1),
+            "permuted_units": self._labels.shape[1],
             "shift": self._shift.copy(),
             "own_total": self._own_total.copy(),
         }

@@ -185,9 +185,9 @@ class _RowQueue:
     def _make_room(self, more: int) -> None:
         live, lengths = self._rows[self._first : self._last], self._lengths[self._first : self._last]
         need = len(live) + more
-        if 3 * need > 2 * len(self._rows) or need < len(self._rows) // 8:
-            self._rows = np.empty((2 * need, live.shape[1]), dtype=np.float32)
-            self._lengths = np.empty(2 * need, dtype=np.float32)
+        if need + need // 2 > len(self._rows) or need < len(self._rows) // 8:
+            self._rows = np.empty((need + need // 2, live.shape[1]), dtype=np.float32)
+            self._lengths = np.empty(need + need // 2, dtype=np.float32)
         self._rows[: len(live)], self._lengths[: len(live)] = live, lengths
         self._first, self._last = 0, len(live)
         self._single = all(size == 1 for size in self._sizes)
