@@ -1,6 +1,6 @@
 """What every test may use: the handed fixture sets and the parts that are no Python packages, where they are at hand.
 
-A test that lacks one skips and the run ends by naming what was missing; with GROUNDWATCH_REQUIRE_PARTS=1 it fails.
+A test that lacks one skips and the run ends by naming what was missing; with REQUIRE_PARTS=1 it fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     missing = _SKIPPED.search(str(report.longrepr)) if report.skipped else None
-    if missing and os.environ.get("GROUNDWATCH_REQUIRE_PARTS") == "1":
+    if missing and os.environ.get("REQUIRE_PARTS") == "1":
         report.outcome, report.longrepr = "failed", missing[0]
     return report
 
