@@ -23,7 +23,7 @@ from collectors.dead_letter import DeadLetterSink
 from collectors.errors import Reason, Undecodable
 from collectors.events import CollectorEvents, NullEvents, count_taken
 from collectors.kafka_client import FORBIDDEN, NOT_THERE_YET, consumer, metadata
-from collectors.kafka_faults import Records, SetAside, name_faults
+from collectors.kafka_faults import Records, SetAside, mended
 from collectors.kafka_settings import KafkaSettings
 from collectors.otlp import Limits, decode
 from collectors.span import Receipt, SpanBatch, SpanSink
@@ -123,7 +123,7 @@ class KafkaCollector:
         """A consumer that has joined nothing yet; None where we are stopped before a broker answers."""
         while not self._stopping.is_set():
             try:
-                client = name_faults(consumer(self._settings))
+                client = mended(consumer(self._settings))
             except NOT_THERE_YET as error:
                 _log.warning("no broker at %s yet: %s", ", ".join(self._settings.bootstrap_servers), error)
                 self._stopping.wait(_RECONNECT_S)

@@ -1,9 +1,11 @@
-"""Partitions whose records cannot even be unpacked: they wait, and the others go on."""
+"""Partitions whose records cannot even be unpacked: they wait, and the others go on. And two defects of the client that
+would stall a partition for ever, seen in kafka-python 3.0.12."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Set
+from functools import partial
 from typing import Any
 
 from kafka import TopicPartition
@@ -28,8 +30,21 @@ class UnreadableBatch(Exception):  # noqa: N818 (what it is, not that it happene
 
 
 class _Fetched(Fetcher.PartitionRecords):  # type: ignore[misc]
-    """The client's own, but for faults: there they do not say whose they are, and the next poll never ends, since what
-    raised once is asked again and again and gives nothing."""
+    """Records of one partition as the client fetched them, without two of its defects.
+
+    A fault in them does not say whose it is, and the next poll never ends: what raised once is asked again and again
+    and gives nothing. And what is used up stays in the fetcher's one place for records in use; while anything is
+    there, those of a partition that was paused are not taken up again, and nothing more of it is fetched.
+    """
+
+    def __init__(self, fetcher: Any, *arguments: Any, **options: Any) -> None:
+        self._fetcher = fetcher
+        super().__init__(*arguments, **options)
+
+    def drain(self) -> None:
+        super().drain()
+        if self._fetcher._next_partition_records is self:
+            self._fetcher._next_partition_records = None
 
     def take(self, n: int | None = None) -> list[Any]:
         try:
@@ -76,7 +91,7 @@ class SetAside:
         return polled
 
 
-def name_faults(client: Any) -> Any:
-    """Have a consumer raise `UnreadableBatch` for what it cannot unpack; gives it back."""
-    client._fetcher.PartitionRecords = _Fetched
+def mended(client: Any) -> Any:
+    """The consumer, which raises `UnreadableBatch` for what it cannot unpack and takes up what was paused."""
+    client._fetcher.PartitionRecords = partial(_Fetched, client._fetcher)
     return client

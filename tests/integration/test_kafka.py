@@ -57,6 +57,18 @@ class Sink:
         return [span.name for batch in self.batches for span in batch.spans]
 
 
+class Balky(Sink):
+    """Is full every fifth time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._offers = 0
+
+    def offer(self, batch: SpanBatch) -> bool:
+        self._offers += 1
+        return self._offers % 5 != 0 and super().offer(batch)
+
+
 class Noted(NullEvents):
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -233,6 +245,18 @@ def test_a_full_sink_pauses_and_keeps_its_membership(bench: Bench) -> None:
     assert evens == sorted(evens), "a partition keeps its order"
     assert [assigned for assigned, _ in bench.events.rebalances if assigned] == [2], "joined once"
     assert [bench.broker.committed(bench.group, topic, number) for number in (0, 1)] == [102, 100]
+
+
+def test_a_sink_that_is_full_again_and_again_stalls_no_partition(bench: Bench) -> None:
+    """More was fetched than one poll gives: what the client holds of a paused partition must come when it goes on."""
+    topic = bench.broker.topic(partitions=3)
+    bench.broker.produce(topic, [Record(number % 3, message(str(number))) for number in range(300)])
+    sink = Balky()
+    with bench.collector(sink, topic, max_poll_records=7):
+        until(lambda: len(sink.batches) == 300)
+        until(lambda: all(bench.events.commits[topic, number][-1:] == [100] for number in range(3)))
+    assert bench.events.counts["held back"] > 10
+    assert Counter(sink.names) == Counter(map(str, range(300)))
 
 
 def test_a_second_member_takes_its_share_and_nothing_is_lost(bench: Bench) -> None:
