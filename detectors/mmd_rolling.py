@@ -15,8 +15,9 @@ incremental in the strict sense: replacing the slots R, with dK the change of K_
     d(s_w'K_ww 1)   = s_R' dK[R, :] 1 + 1' dK[R, :] s_w - s_R' dK[R, R] 1
 
 (both by writing dK as its rows R, plus its columns R, less what is counted twice). Single-precision errors of these
-add up like a random walk: 1e-10 of MMD^2 after 10,000 steps. A step of b units costs 2 b N (d + B) operations; then
-MMD^2 of every relabelling is `mmd2_of(q, r, K's total)`, and the p-value is that of a full recomputation.
+add up like a random walk: to 1e-6 of the spread of MMD^2 after 10,000 steps. A step of b units costs 2 b N (d + B)
+operations; then MMD^2 of every relabelling is `mmd2_of(q, r, K's total)`, and the p-value is that of a full
+recomputation, but for relabellings that are tied with the window to that precision.
 """
 
 from __future__ import annotations
