@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import logging
 import os
@@ -32,11 +33,21 @@ class DeadLetterSettings(BaseModel):
     )
     max_bytes: int = Field(64 * 2**20, gt=0, description="Size at which the file is put aside, in bytes.")
     files: int = Field(4, ge=1, description="Files kept, the current one included; the oldest goes first.")
+    kafka_topic: str | None = Field(
+        None,
+        min_length=1,
+        description="Topic to keep them in instead, on the brokers of collectors.kafka; what it does not take goes to "
+        "the file. Null keeps all in the file.",
+    )
 
 
 @dataclass(slots=True, frozen=True)
 class DeadLetter:
-    """One message that could not be read. `time` is Unix seconds; topic, partition and offset are Kafka's."""
+    """One message that could not be read. `time` is Unix seconds; topic, partition and offset are Kafka's.
+
+    >>> DeadLetter(0.0, "kafka", "not_otlp", "", b"x", "spans", 3, 41).id
+    '02755e389dfb'
+    """
 
     time: float
     source: str
@@ -47,6 +58,11 @@ class DeadLetter:
     partition: int | None = None
     offset: int | None = None
 
+    @property
+    def id(self) -> str:
+        """Names the letter wherever it is kept: twelve hex digits of a hash of all of it."""
+        return hashlib.sha256(_encode(self)).hexdigest()[:12]
+
 
 @dataclass(slots=True, frozen=True)
 class UnreadableLine:
@@ -55,6 +71,9 @@ class UnreadableLine:
     path: Path
     line: int
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.path} line {self.line} is no dead letter: {self.detail}"
 
 
 class DeadLetterSink(Protocol):

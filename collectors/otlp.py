@@ -27,6 +27,7 @@ __all__ = [
     "decode_logs_proto",
     "decode_proto",
     "gunzip",
+    "unwrap",
 ]
 
 _GZIP = b"\x1f\x8b"
@@ -102,6 +103,29 @@ def gunzip(raw: bytes, cap: int) -> bytes:
             raise Undecodable(Reason.BAD_GZIP, "the gzip stream ends in the middle")
         raw = member.unused_data
     return bytes(unpacked)
+
+
+def unwrap(raw: bytes, limits: Limits = _DEFAULTS) -> tuple[bytes, bool]:
+    """A message without what wrapped it, as an OTLP/HTTP receiver takes it, and whether it is JSON (else protobuf).
+
+    Raises `Undecodable`.
+
+    >>> import gzip
+    >>> unwrap(gzip.compress(b'[{"scopeSpans": []}]'))
+    (b'{"resourceSpans":[{"scopeSpans": []}]}', True)
+    """
+    inner = _unwrap(_checked(raw, limits), limits)
+    is_json = _JSON.match(inner) is not None
+    if is_json and inner[0] == _EXPORT_REQUEST:
+        try:
+            _read_any_proto(inner, limits)
+        except Undecodable:  # it was a line feed
+            pass
+        else:
+            is_json = False
+    if is_json and inner.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        inner = b'{"resourceSpans":' + inner.removeprefix(b"\xef\xbb\xbf") + b"}"
+    return inner, is_json
 
 
 def _fenced(read: Callable[[], SpanBatch]) -> SpanBatch:

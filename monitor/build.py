@@ -12,8 +12,9 @@ from alerts.delivery import Dispatcher
 from alerts.settings import sinks_of
 from alerts.signals import BY_NAME
 from alerts.spec import GuardrailSpec
-from collectors.dead_letter import FileDeadLetters
+from collectors.dead_letter import DeadLetterSink, FileDeadLetters
 from collectors.kafka import KafkaCollector
+from collectors.kafka_letters import TopicLetters
 from collectors.normalise import Normaliser
 from collectors.otlp_grpc import OtlpGrpcReceiver
 from collectors.otlp_http import OtlpHttpReceiver
@@ -210,14 +211,12 @@ def build_collectors(
         sources.otlp_http, queue, on_failure=partial(health.fail, "otlp_http"), events=events
     )
     found: list[tuple[str, Component]] = [("otlp_grpc", grpc), ("otlp_http", http)]
-    if config.collectors.kafka is not None:
-        letters = FileDeadLetters(config.dead_letters)
-        kafka = KafkaCollector(
-            config.collectors.kafka,
-            queue,
-            letters,
-            events,
-            on_failure=lambda error: health.fail("kafka", error),
-        )
-        found.append(("kafka", kafka))
+    if sources.kafka is not None:
+        file, topic = FileDeadLetters(config.dead_letters), config.dead_letters.kafka_topic
+        letters: DeadLetterSink = file
+        if topic is not None:
+            letters = in_topic = TopicLetters(sources.kafka, topic, file)
+            found.append(("dead_letters", in_topic))
+        on_failure = partial(health.fail, "kafka")
+        found.append(("kafka", KafkaCollector(sources.kafka, queue, letters, events, on_failure=on_failure)))
     return found

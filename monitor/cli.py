@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from detectors.hhem_files import CheckpointError
+from monitor import dead_letters
 from monitor.config import Config, ConfigError, example_yaml, json_schema, load
 from monitor.knowledge import KnowledgeError
 from monitor.overview import RELEASE
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_config_commands(commands)
     _add_demo(commands)
     _add_captures(commands)
+    dead_letters.add_commands(commands)
     for command in commands.choices.values():
         _add_log_level(command, argparse.SUPPRESS)  # before the command or behind it
     return parser

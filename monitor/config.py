@@ -189,6 +189,21 @@ class Config(_Section):
                 )
         return rates
 
+    @field_validator("dead_letters")
+    @classmethod
+    def _letters_go_where_nobody_reads(
+        cls, letters: DeadLetterSettings, info: ValidationInfo
+    ) -> DeadLetterSettings:
+        collectors = info.data.get("collectors")
+        if letters.kafka_topic is not None and isinstance(collectors, CollectorsSettings):
+            if collectors.kafka is None:
+                raise ValueError("kafka_topic needs collectors.kafka, whose brokers it is on")
+            if collectors.kafka.reads(letters.kafka_topic):
+                raise ValueError(
+                    f"kafka_topic: collectors.kafka reads {letters.kafka_topic}, and would read its own dead letters"
+                )
+        return letters
+
     @field_validator("guardrails")
     @classmethod
     def _names_differ(cls, guardrails: tuple[GuardrailSpec, ...]) -> tuple[GuardrailSpec, ...]:
