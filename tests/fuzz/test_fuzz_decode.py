@@ -28,8 +28,17 @@ def corpus(tmp_path: Path) -> Path:
 def fuzz(corpus: Path, *flags: str, deadline_s: float) -> str:
     """The fuzzer's report; the input that broke the decoder is named in it and stays beside the corpus."""
     limits = ["-timeout=1", "-rss_limit_mb=200", f"-max_len={MOST_BYTES}", "-print_final_stats=1"]
+    harness = [
+        sys.executable,
+        str(HARNESS),
+        str(corpus),
+        *limits,
+        *flags,
+        f"-artifact_prefix={corpus.parent}/",
+    ]
+    # A process begins with the peak memory of the one that made it, and this one may be large: a shell stands between.
     run = subprocess.run(
-        [sys.executable, str(HARNESS), str(corpus), *limits, *flags, f"-artifact_prefix={corpus.parent}/"],
+        ["sh", "-c", '"$@"; exit $?', "sh", *harness],
         check=False,
         stderr=subprocess.PIPE,
         text=True,

@@ -63,7 +63,7 @@ def test_salts_are_independent_of_each_other_and_of_the_id_itself() -> None:
 @given(trace_ids, st.lists(st.floats(0.01, 1.0), min_size=2, max_size=8))
 def test_samples_of_nested_rates_are_nested(identity: str, rates: list[float]) -> None:
     chosen = [
-        Sampler(SamplingSettings(checks={"c": rate})).decide(trace(identity), "c").selected
+        Sampler(SamplingSettings(checks={"latency": rate})).decide(trace(identity), "latency").selected
         for rate in sorted(rates)
     ]
     assert all(higher or not lower for lower, higher in pairwise(chosen))
@@ -74,8 +74,8 @@ def test_the_probability_in_force_is_the_highest_that_applies(
     identity: str, general: float, own: float, down: float, floor: float, voted: bool
 ) -> None:
     strata = StrataRates(thumbs_down=down)
-    sampler = Sampler(SamplingSettings(rate=general, checks={"own": own}, floor=floor, strata=strata))
-    for check, rate in (("own", own), ("any", general)):
+    sampler = Sampler(SamplingSettings(rate=general, checks={"latency": own}, floor=floor, strata=strata))
+    for check, rate in (("latency", own), ("faithfulness", general)):
         decision = sampler.decide(trace(identity, down=voted), check)
         assert decision.rate == max(floor, rate, down if voted else 0.0)
         assert decision.selected == (sampler.position(identity) < decision.rate)
@@ -85,7 +85,7 @@ def test_the_probability_in_force_is_the_highest_that_applies(
 @given(trace_ids, st.floats(2.0**-56, 1.0), st.floats(0.01, 1.0))
 def test_upstream_sampling_multiplies_the_weight(identity: str, upstream: float, rate: float) -> None:
     sampler = Sampler(SamplingSettings(rate=rate))
-    plain, thinned = (sampler.decide(trace(identity, upstream=p), "c") for p in (1.0, upstream))
+    plain, thinned = (sampler.decide(trace(identity, upstream=p), "latency") for p in (1.0, upstream))
     assert plain.selected == thinned.selected
     assert thinned.weight == pytest.approx(plain.weight / upstream)
 
@@ -93,7 +93,10 @@ def test_upstream_sampling_multiplies_the_weight(identity: str, upstream: float,
 @given(trace_ids, st.floats(0.01, 1.0))
 def test_feedback_only_ever_adds_a_trace_and_lowers_its_weight(identity: str, rate: float) -> None:
     sampler = Sampler(SamplingSettings(rate=rate))
-    before, after = sampler.decide(trace(identity), "c"), sampler.decide(trace(identity, down=True), "c")
+    before, after = (
+        sampler.decide(trace(identity), "latency"),
+        sampler.decide(trace(identity, down=True), "latency"),
+    )
     assert after.selected
     assert after.weight == 1.0 <= before.weight
 
