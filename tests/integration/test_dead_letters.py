@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import yaml
@@ -28,6 +27,7 @@ from collectors.kafka_settings import KafkaSettings
 from collectors.otlp_http import OtlpHttpReceiver, OtlpHttpSettings
 from collectors.receiver_security import TlsSettings
 from collectors.span import SpanBatch
+from monitor.cli import main
 from monitor.config import ConfigError, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,13 +54,27 @@ def message(*names: str) -> bytes:
     return made.SerializeToString()
 
 
-def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """The command line, as a user types it."""
-    command = [sys.executable, "-m", "monitor.cli", "dead-letters", *map(str, arguments)]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GROUNDWATCH_")}
-    return subprocess.run(
-        command, cwd=ROOT, env=env | variables, capture_output=True, timeout=60, check=False
-    )
+class Run(Protocol):
+    """The command line: what it was given, what it said, how it ended."""
+
+    def __call__(self, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]: ...
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """In this process, since an interpreter takes a second to start."""
+
+    def typed(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+        command = ["dead-letters", *map(str, arguments)]
+        try:
+            status = main(command)
+        except SystemExit as told:
+            status = int(str(told.code))
+        sys.stdout.flush()
+        said, complained = capfdbinary.readouterr()
+        return subprocess.CompletedProcess(command, status, said, complained)
+
+    return typed
 
 
 @pytest.fixture
@@ -88,7 +102,12 @@ def until(true: Callable[[], object], deadline_s: float = 25.0) -> None:
 
 
 class TestFile:
-    def test_help_says_what_there_is(self) -> None:
+    def test_as_a_program_of_its_own(self, letters: Path) -> None:
+        command = [sys.executable, "-m", "monitor.cli", "dead-letters", "list", "--file", str(letters)]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=True)
+        assert len(listed.stdout.splitlines()) == 4
+
+    def test_help_says_what_there_is(self, run: Run) -> None:
         assert b"redrive" in run("--help").stdout
         for command in ("list", "show", "redrive"):
             told = run(command, "--help")
@@ -96,7 +115,7 @@ class TestFile:
             assert b"--config FILE" in told.stdout
         assert run().returncode == 2
 
-    def test_list(self, letters: Path) -> None:
+    def test_list(self, run: Run, letters: Path) -> None:
         listed = run("list", "--file", letters)
         assert (listed.returncode, listed.stderr) == (0, b"")
         heading, *rows = listed.stdout.decode().splitlines()
@@ -115,19 +134,19 @@ class TestFile:
         (entry,) = map(json.loads, entries)
         assert (entry["id"], entry["offset"], entry["detail"]) == (ids(letters)[2], 43, "cap")
 
-    def test_an_empty_file_is_no_failure(self, tmp_path: Path) -> None:
+    def test_an_empty_file_is_no_failure(self, run: Run, tmp_path: Path) -> None:
         listed = run("list", "--file", tmp_path / "none.jsonl")
         assert (listed.returncode, listed.stdout) == (0, b"")
         assert b"no dead letters" in listed.stderr
 
-    def test_a_broken_line_is_told_and_the_others_are_shown(self, letters: Path) -> None:
+    def test_a_broken_line_is_told_and_the_others_are_shown(self, run: Run, letters: Path) -> None:
         letters.write_bytes(b'{"time": 1\n' + letters.read_bytes())
         listed = run("list", "--file", letters)
         assert listed.returncode == 1
         assert b"line 1 is no dead letter" in listed.stderr
         assert len(listed.stdout.splitlines()) == 4
 
-    def test_show(self, letters: Path) -> None:
+    def test_show(self, run: Run, letters: Path) -> None:
         first, second, third = ids(letters)
         shown = run("show", "--file", letters, first).stdout.decode()
         assert "cannot be read: not_otlp" in shown
@@ -139,12 +158,14 @@ class TestFile:
         assert gzip.decompress(run("show", "--file", letters, second, "--raw").stdout) == message("good")
 
     @pytest.mark.parametrize("wanted", ["zzz", ""])
-    def test_an_id_that_names_none_is_a_mistake(self, letters: Path, wanted: str) -> None:
+    def test_an_id_that_names_none_is_a_mistake(self, run: Run, letters: Path, wanted: str) -> None:
         shown = run("show", "--file", letters, wanted)
         assert shown.returncode == 2
         assert shown.stderr.startswith(b"groundwatch: no dead letters have an id")
 
-    def test_redrive_sends_what_can_be_read_once_and_keeps_every_letter(self, letters: Path) -> None:
+    def test_redrive_sends_what_can_be_read_once_and_keeps_every_letter(
+        self, run: Run, letters: Path
+    ) -> None:
         before = letters.read_bytes()
         sink = Sink()
         with OtlpHttpReceiver(OtlpHttpSettings(port=0, retry_delay_s=0.1), sink) as receiver:
@@ -167,7 +188,7 @@ class TestFile:
         assert marked[0] == "-"
         assert "-" not in marked[1:]
 
-    def test_redrive_of_what_nobody_takes_is_tried_again_later(self, letters: Path) -> None:
+    def test_redrive_of_what_nobody_takes_is_tried_again_later(self, run: Run, letters: Path) -> None:
         nobody = ("--to", f"http://127.0.0.1:{free_port()}")
         failed = run("redrive", "--file", letters, ids(letters)[1], *nobody)
         assert failed.returncode == 1
@@ -178,7 +199,9 @@ class TestFile:
             assert run("redrive", "--file", letters, ids(letters)[1], *to).returncode == 0
         assert sink.names == ["good"]
 
-    def test_redrive_over_mutual_tls_with_a_token(self, letters: Path, tmp_path: Path) -> None:
+    def test_redrive_over_mutual_tls_with_a_token(
+        self, run: Run, letters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         authority = Authority(tmp_path / "authority")
         server, client = authority.issue("server"), authority.issue("client")
         tls = TlsSettings(certificate=server.certificate, key=server.key, client_ca=authority.file)
@@ -197,7 +220,8 @@ class TestFile:
             assert run(*asked).returncode == 1
             assert b"401" in run(*asked, *secured).stdout
             assert b"holds no token" in run(*asked, *secured, "--token-variable", "TOKEN").stderr
-            assert run(*asked, *secured, "--token-variable", "TOKEN", TOKEN="s3cret").returncode == 0
+            monkeypatch.setenv("TOKEN", "s3cret")
+            assert run(*asked, *secured, "--token-variable", "TOKEN").returncode == 0
         assert sink.names == ["good"]
 
     @pytest.mark.parametrize(
@@ -209,7 +233,9 @@ class TestFile:
             (("--all", "--to-topic"), b"needs collectors.kafka"),
         ],
     )
-    def test_mistakes_are_told(self, letters: Path, arguments: tuple[str, ...], mistake: bytes) -> None:
+    def test_mistakes_are_told(
+        self, run: Run, letters: Path, arguments: tuple[str, ...], mistake: bytes
+    ) -> None:
         told = run("redrive", "--file", letters, *arguments)
         assert told.returncode == 2
         assert mistake in told.stderr
@@ -264,7 +290,7 @@ class TestTopic:
         assert kept == list(range(20))
 
     def test_the_letters_of_a_sidecar_are_kept_in_a_topic_and_redriven_from_it(
-        self, broker: Broker, tmp_path: Path
+        self, run: Run, broker: Broker, tmp_path: Path
     ) -> None:
         source, dead, repaired = broker.topic(), broker.topic(), broker.topic()
         kafka = {

@@ -272,6 +272,10 @@ def test_a_second_member_takes_its_share_and_nothing_is_lost(bench: Bench) -> No
             for batch in first.batches[:20]:
                 assert batch.receipt is not None
                 batch.receipt.release()
+            # What stays is still the first's to finish.
+            until(
+                lambda: [bench.broker.committed(bench.group, topic, number) for number in (0, 1)] == [10, 10]
+            )
             bench.broker.produce(
                 topic, [Record(number % 2, message(f"late {number}")) for number in range(20)]
             )
@@ -341,25 +345,6 @@ def test_a_killed_member_loses_nothing(bench: Bench) -> None:
     assert len(survivor.batches) < 400, "what was committed before the kill is not read again"
 
 
-def test_what_stays_with_a_member_goes_on_and_is_committed(bench: Bench) -> None:
-    """The group takes one partition of two away: the other one's open record is still the member's to finish."""
-    topic = bench.broker.topic(partitions=2)
-    bench.broker.produce(topic, [Record(number % 2, message(str(number))) for number in range(2)])
-    first, second = Sink(keep=True), Sink()
-    with bench.collector(first, topic):
-        until(lambda: len(first.batches) == 2)
-        with bench.collector(second, topic):
-            until(lambda: len(second.batches) == 1)
-            (moved,) = second.names
-            for batch in first.batches:
-                assert batch.receipt is not None
-                batch.receipt.release()
-            until(lambda: [bench.broker.committed(bench.group, topic, number) for number in (0, 1)] == [1, 1])
-            assert Counter(first.names) == {"0": 1, "1": 1}
-            assert second.names == [moved]
-    assert bench.failures == []
-
-
 def test_a_member_by_name_comes_back_without_moving_a_partition(bench: Bench) -> None:
     topic = bench.broker.topic(partitions=2)
     sinks = [Sink(), Sink()]
@@ -418,13 +403,14 @@ def test_a_new_group_may_start_at_the_latest(bench: Bench) -> None:
     assert "before" not in sink.names
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_every_compression_of_producers_is_read(bench: Bench, codec: str) -> None:
+def test_every_compression_of_producers_is_read(bench: Bench) -> None:
     topic = bench.broker.topic()
-    bench.broker.produce(topic, [Record(0, message(name * 500)) for name in "ab"], compression_type=codec)
+    codecs = ["gzip", "snappy", "lz4", "zstd"]
+    for codec in codecs:
+        bench.broker.produce(topic, [Record(0, message(codec * 100))] * 2, compression_type=codec)
     sink = Sink()
     with bench.collector(sink, topic):
-        until(lambda: sink.names == ["a" * 500, "b" * 500])
+        until(lambda: sink.names == [codec * 100 for codec in codecs for _ in range(2)])
 
 
 def test_a_partition_that_no_codec_unpacks_waits_and_the_others_go_on(
