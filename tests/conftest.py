@@ -12,7 +12,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from parts import find
+
+settings.register_profile("suite", deadline=None)  # what is slow on a busy machine is not wrong
+settings.load_profile("suite")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _SKIPPED = re.compile(r"part missing: (\w+)")
