@@ -18,7 +18,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 NO_PYTHON := Groundwatch needs Python 3.11 or 3.12 with its venv module (on Debian: python3-venv), and none was found. Name one: make PYTHON=/path/to/python3.12
 
-.PHONY: help demo test test-newest check-long lint format bench bench-drift clean
+.PHONY: help demo test test-newest check-long lint format bench bench-drift bench-ingest clean
 
 help:  ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -48,10 +48,13 @@ format: .venv/full.stamp  ## put every file into its format
 	$(BIN)/ruff format .
 
 bench: .venv/full.stamp  ## measure speeds on this machine
-	for bench in tests/bench/bench_*.py; do $(ONE_THREAD) $(BIN)/python $$bench; done
+	for bench in tests/bench/bench_*.py; do $(ONE_THREAD) PYTHONPATH=tests $(BIN)/python $$bench; done
 
 bench-drift: .venv/full.stamp  ## the MMD engine beside alibi-detect, one thread (BENCH_ENV="OPENBLAS_CORETYPE=SkylakeX")
 	$(ONE_THREAD) $(BENCH_ENV) $(BIN)/python tests/bench/bench_drift.py
+
+bench-ingest: .venv/full.stamp  ## how fast traces are read, beside a bare decode of the same bytes
+	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/bench/bench_ingest.py
 
 clean:  ## remove everything that make made
 	rm -rf .venv .venv-newest .parts .coverage build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
