@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from collectors.conventions import ANCHOR_KINDS, SpanKind
 from collectors.span import Span
@@ -18,8 +19,7 @@ WHOLE_TRACE = "*"
 """The parent of what belongs to a trace and no span of it: it goes to the trace's last request."""
 
 
-@dataclass(slots=True, frozen=True)
-class Node:
+class Node(NamedTuple):
     """A span in the tree of a trace: its key, the key that it hangs on, and what it did."""
 
     key: str

@@ -10,12 +10,19 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from collectors.conventions import SESSION_ATTRIBUTES, Field, SpanKind, has_feedback, kind_of, read
+from collectors.conventions import (
+    RESPONSE_ID,
+    SESSION_ATTRIBUTES,
+    Field,
+    SpanKind,
+    has_feedback,
+    kind_of,
+    read,
+)
 from collectors.otlp_logs import NO_TRACE
 from collectors.span import AttributeValue, Receipt, Span
 from collectors.trace import Feedback
 
-RESPONSE_ID = "gen_ai.response.id"
 _PER_SESSION = "session:"
 _PER_RESPONSE = "response:"
 
@@ -75,12 +82,14 @@ def target_of(span: Span) -> Target | None:
     return None
 
 
-def keys_of(span: Span) -> Iterator[str]:
-    """What feedback on this span's request may wait under, its trace aside."""
-    response = _id(span.attributes.get(RESPONSE_ID))
-    if response is not None:
-        yield _PER_RESPONSE + response
-    yield from (_PER_SESSION + session for session in _sessions(span.attributes))
+def keys_of(span: Span, names: Sequence[str]) -> list[str]:
+    """What feedback on this span's request may wait under, its trace aside; `names` are `Spoken.refers`."""
+    keys = []
+    for name in names:
+        value = _id(span.attributes.get(name))
+        if value is not None:
+            keys.append((_PER_RESPONSE if name == RESPONSE_ID else _PER_SESSION) + value)
+    return keys
 
 
 def verdicts(span: Span) -> tuple[Feedback, ...]:
@@ -135,9 +144,10 @@ class RequestIndex:
     _keys: OrderedDict[str, _Remembered] = field(default_factory=OrderedDict)
     _requests: OrderedDict[str, tuple[float, tuple[str, ...]]] = field(default_factory=OrderedDict)
 
-    def saw(self, span: Span, now: float) -> list[str]:
-        """A span of a request came; the keys under which feedback may have waited for it."""
-        keys = list(keys_of(span))
+    def saw(self, span: Span, names: Sequence[str], now: float) -> list[str]:
+        """A span of a request came, which refers to it by these attributes; the keys under which feedback may have
+        waited for it."""
+        keys = keys_of(span, names)
         for key in keys:
             # A session's feedback is on its last answer, a response's on the span that gave it.
             span_id = span.span_id if key.startswith(_PER_RESPONSE) else None

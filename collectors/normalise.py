@@ -72,7 +72,10 @@ class Normaliser:
         kinds = set(view.kinds.values())
         if kinds.isdisjoint(_REQUEST_KINDS) and not (assembled.has_root and SpanKind.CHAIN in kinds):
             return None
-        return _Reader(assembled, view, self._settings).trace(kinds)
+        trace = _Reader(assembled, view, self._settings).trace(kinds)
+        for span in assembled.spans:
+            span.fold()
+        return trace
 
 
 class _Reader:
@@ -306,7 +309,7 @@ class _Reader:
     ) -> None:
         view, flags = self._view, self._view.flags
         for span in view.spans:
-            if span.dropped_attributes or SpanFlag.ATTRIBUTES_CAPPED in span.flags:
+            if span.dropped_attributes or SpanFlag.ATTRIBUTES_CAPPED in span.own_flags:
                 flags.add(Flag.ATTRS_DROPPED)
             if span.dropped_events:
                 flags.add(Flag.EVENTS_DROPPED)

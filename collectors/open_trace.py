@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from collectors.anchors import Node, Request, requests_in
-from collectors.conventions import ANCHOR_KINDS, has_answer, kind_of
+from collectors.conventions import ANCHOR_KINDS, SpanKind, has_answer, kind_of, spoken_of
 from collectors.span import Receipt, Span
 from collectors.trace import Flag
+
+_SPAN_BYTES = 1024
+"""What a span takes in memory beside its own bytes: ids, name, its place in the tree."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -19,6 +22,8 @@ class Assembled:
     anchor_span_id: str
     spans: tuple[Span, ...]
     """By start time. A span of another trace is feedback that links to this request."""
+    kinds: Mapping[str, SpanKind | None]
+    """What each span of this trace did, by span id."""
     revision: int
     flags: frozenset[Flag]
     has_root: bool
@@ -48,6 +53,8 @@ class OpenTrace:
     """Keys of spans that no closed request holds yet; the trace is open while there are any."""
     opened_at: float = 0.0
     touched_at: float = 0.0
+    held_bytes: int = 0
+    """What its spans take in memory, about."""
     settled: bool = False
     """An anchor and an answer have been seen: what is still missing should come soon."""
     _anchored: bool = False
@@ -66,14 +73,19 @@ class OpenTrace:
 
     def put(self, key: str, parent: str | None, span: Span, receipt: Receipt | None, now: float) -> None:
         """Take a span, in place of an earlier version of it, and hold the message that it came in."""
-        kind = kind_of(span)
+        spoken = spoken_of(span)
+        kind = kind_of(span, spoken)
+        known = self.nodes.get(key)
+        if known is not None:
+            self.held_bytes -= _held_bytes(known.span)
+        self.held_bytes += _held_bytes(span)
         self.nodes[key] = Node(key, parent, span, kind)
         if not self.fresh:
             self.opened_at = now
         self.fresh.add(key)
         self.touched_at = now
         self._anchored = self._anchored or parent is None or kind in ANCHOR_KINDS
-        self._answered = self._answered or has_answer(span, kind)
+        self._answered = self._answered or has_answer(span, kind, spoken)
         self.settled = self._anchored and self._answered
         if receipt is not None and id(receipt) not in self._receipts:
             receipt.hold()
@@ -97,20 +109,18 @@ class OpenTrace:
         self.touched_at = now
         return given
 
-    def drop_expired(self, limit: float) -> int:
-        """Forget the requests that closed before `limit`, for a trace that never ends; how many spans went."""
+    def drop_expired(self, limit: float) -> None:
+        """Forget the requests that closed before `limit`, for a trace that never ends."""
         expired = [anchor for anchor, one in self._emitted.items() if one.closed_at < limit]
         if not expired:
-            return 0
+            return
         anchors = self._settled_anchors(requests_in(self.nodes))
         kept = frozenset[str]().union(*(one.keys for anchor, one in anchors.items() if anchor not in expired))
-        gone = self.nodes.keys() - kept
-        for key in gone:
-            del self.nodes[key]
+        for key in self.nodes.keys() - kept:
+            self.held_bytes -= _held_bytes(self.nodes.pop(key).span)
             self._duplicates.discard(key)
         for anchor in expired:
             del self._emitted[anchor]
-        return len(gone)
 
     def _assembled(
         self, anchor: str, request: Request, common: set[Flag], receipts: tuple[Receipt, ...], now: float
@@ -129,6 +139,7 @@ class OpenTrace:
             trace_id=self.trace_id,
             anchor_span_id=anchor,
             spans=tuple(sorted(spans, key=lambda span: (span.start_ns, span.span_id))),
+            kinds={key: self.nodes[key].kind for key in request.keys},
             revision=revision,
             flags=frozenset(common).union(flag for flag, holds in own if holds),
             has_root=request.has_root,
@@ -148,3 +159,7 @@ class OpenTrace:
             free.pop(anchor, None)
             named[anchor] = request
         return named
+
+
+def _held_bytes(span: Span) -> int:
+    return span.wire_bytes + _SPAN_BYTES

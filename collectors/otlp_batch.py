@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from collectors.errors import Reason, SpanRefused, Undecodable
 from collectors.otlp_limits import Limits
 from collectors.span import AttributeValue, Rejection, Scope, Span, SpanBatch, SpanFlag, StatusCode
+
+Item = TypeVar("Item")
 
 
 @dataclass(slots=True, frozen=True)
@@ -32,18 +35,25 @@ class BatchBuilder:
         if len(self._spans) + len(self._rejected) + count > self._limits.spans:
             raise Undecodable(Reason.TOO_MANY_SPANS, f"more than {self._limits.spans} spans")
 
-    def add(self, read: Callable[[], Span]) -> None:
-        """Keep the span that `read` gives, or the refusal that it raises."""
-        try:
-            self._spans.append(read())
-        except SpanRefused as refused:
-            self.refuse(refused)
+    def extend(self, items: Iterable[Item], read: Callable[[Item], Span]) -> None:
+        """Keep the span that `read` gives of each item, or the refusal that it raises."""
+        for item in items:
+            try:
+                self._spans.append(read(item))
+            except SpanRefused as refused:
+                self.refuse(refused)
 
     def refuse(self, refused: SpanRefused, times: int = 1) -> None:
         self._rejected.extend([Rejection(refused.reason, refused.detail)] * times)
 
-    def batch(self) -> SpanBatch:
+    def batch(self, size: int = 0) -> SpanBatch:
+        """What was gathered. `size` is that of the message in bytes, where its spans have none of their own."""
+        for span in self._spans if size else ():
+            span.wire_bytes = size // len(self._spans)
         return SpanBatch(tuple(self._spans), tuple(self._rejected))
+
+
+_STATUSES = {int(code): code for code in StatusCode}
 
 
 def status_code(code: int) -> StatusCode:
@@ -52,4 +62,4 @@ def status_code(code: int) -> StatusCode:
     >>> status_code(7)
     <StatusCode.UNSET: 0>
     """
-    return StatusCode(code) if code in (1, 2) else StatusCode.UNSET
+    return _STATUSES.get(code, StatusCode.UNSET)

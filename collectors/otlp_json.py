@@ -46,7 +46,7 @@ def read_json(raw: bytes, limits: Limits) -> SpanBatch:
     builder = BatchBuilder(limits)
     for group in _resource_spans(document):
         _read_group(builder, group, limits)
-    return builder.batch()
+    return builder.batch(len(raw))
 
 
 _GROUP_KEYS = frozenset(
@@ -110,8 +110,7 @@ def _read_group(builder: BatchBuilder, group: object, limits: Limits) -> None:
         except SpanRefused as refused:
             builder.refuse(SpanRefused(SpanReason.BAD_RESOURCE, refused.detail), len(spans))
             continue
-        for span in spans:
-            builder.add(partial(_span, span, origin, limits))
+        builder.extend(spans, partial(_span, origin=origin, limits=limits))
 
 
 def _origin(group: Any, scope_spans: Any, limits: Limits) -> Origin:
@@ -162,7 +161,7 @@ def _span(item: object, origin: Origin, limits: Limits) -> Span:
         trace_state=caps.text(string(member(item, "traceState"))),
         resource=origin.resource,
         scope=origin.scope,
-        flags=origin.flags | caps.flags,
+        own_flags=origin.flags | caps.flags,
     )
 
 

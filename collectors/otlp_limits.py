@@ -62,7 +62,8 @@ class Caps:
         return value
 
     def name(self, value: str) -> str:
-        value = value.replace("\0", "")
+        if "\0" in value:
+            value = value.replace("\0", "")
         if len(value) > self.limits.name_length:
             self.flags.add(SpanFlag.NAME_CAPPED)
             value = value[: self.limits.name_length]

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from google.protobuf.json_format import MessageToDict
@@ -53,7 +52,7 @@ def read_logs_json(raw: bytes, limits: Limits) -> SpanBatch:
     groups = member(document, "resourceLogs")
     if not isinstance(groups, list | None) or (groups is None and document):
         raise Undecodable(Reason.NOT_OTLP, "JSON without an array of `resourceLogs`")
-    return _gathered(groups or [], limits)
+    return _gathered(groups or [], limits, len(raw))
 
 
 def read_logs_proto(raw: bytes, limits: Limits) -> SpanBatch:
@@ -66,7 +65,7 @@ def read_logs_proto(raw: bytes, limits: Limits) -> SpanBatch:
     if raw and not request.resource_logs:
         raise Undecodable(Reason.NOT_OTLP, "protobuf, but no export request for logs")
     # Log records are few beside spans: one reader for both encodings is worth the detour.
-    return _gathered(MessageToDict(request).get("resourceLogs", []), limits)
+    return _gathered(MessageToDict(request).get("resourceLogs", []), limits, len(raw))
 
 
 def are_logs(raw: bytes) -> bool:
@@ -86,7 +85,7 @@ def are_logs(raw: bytes) -> bool:
     return bool(records) and all(one.time_unix_nano or one.observed_time_unix_nano for one in records)
 
 
-def _gathered(groups: list[Any], limits: Limits) -> SpanBatch:
+def _gathered(groups: list[Any], limits: Limits, size: int) -> SpanBatch:
     builder = BatchBuilder(limits)
     ignored = 0
     for scope in _each(builder, groups, "scopeLogs"):
@@ -98,10 +97,10 @@ def _gathered(groups: list[Any], limits: Limits) -> SpanBatch:
                 builder.refuse(refused)
                 continue
             if _tells_of_a_request(record):
-                builder.add(partial(_span, record))
+                builder.extend((record,), _span)
             else:
                 ignored += 1
-    return replace(builder.batch(), ignored=ignored)
+    return replace(builder.batch(size), ignored=ignored)
 
 
 def _each(builder: BatchBuilder, items: list[Any], name: str) -> Iterator[Any]:

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 from collectors.conventions import (
     ANCHOR_KINDS,
-    RULES,
     Field,
     Reading,
-    Rule,
-    Rules,
     SpanKind,
-    has_feedback,
+    Spoken,
+    given,
     kind_of,
     read,
+    spoken_of,
 )
+from collectors.conventions.spoken import together
 from collectors.open_trace import Assembled
 from collectors.span import Span, SpanEvent
 from collectors.trace import Feedback, Flag
 
 _STEPS = ANCHOR_KINDS | {SpanKind.RETRIEVER, SpanKind.RERANKER, SpanKind.LLM, SpanKind.TOOL}
-
-_NAMES = frozenset(rule.attribute for rules in RULES.values() for _, rule in rules)
-
-
-@lru_cache(maxsize=256)
-def _spoken(present: frozenset[str]) -> Rules:
-    """The rules that can say anything where only these of the names occur: few, and the same for all requests of one
-    service."""
-    return {
-        field: tuple(one for one in rules if one[1].spread or one[1].attribute in present)
-        for field, rules in RULES.items()
-    }
 
 
 class RequestView:
@@ -47,29 +33,32 @@ class RequestView:
     """
 
     def __init__(self, assembled: Assembled) -> None:
-        own = _with_logs(span for span in assembled.spans if span.trace_id == assembled.trace_id)
+        own = [span for span in assembled.spans if span.trace_id == assembled.trace_id]
         self.feedback = [span for span in assembled.spans if span.trace_id != assembled.trace_id]
+        self.kinds = assembled.kinds
+        if any(span.is_log for span in own):
+            own = _with_logs(own)
+            self.kinds = {span.span_id: kind_of(span) for span in own}
         self.flags: set[Flag] = set(assembled.flags)
         self.sources: dict[str, str] = {}
         self.by_id = {span.span_id: span for span in own}
-        self.kinds = {span.span_id: kind_of(span) for span in own}
-        self._by_kind: dict[SpanKind | None, list[Span]] = {}
-        for span in own:
-            self._by_kind.setdefault(self.kinds[span.span_id], []).append(span)
         self.anchor = self.by_id.get(assembled.anchor_span_id)
+        self.tops: list[Span] = []
+        self._by_kind: dict[SpanKind | None, list[Span]] = {}
         self._children: dict[str, list[Span]] = {}
+        self._spoken: dict[str, Spoken] = {}
         for span in own:
-            if span.parent_id in self.by_id and span.parent_id != span.span_id:
-                self._children.setdefault(span.parent_id or "", []).append(span)
-        self.tops = [span for span in own if span.parent_id not in self.by_id]
+            self._place(span)
         self.spans = self._believed(own)
-        self._carriers: dict[str, list[Span]] = {}
-        for span in self.spans:
-            for name in span.attributes.keys() & _NAMES:
-                self._carriers.setdefault(name, []).append(span)
-            for name in {event.name for event in span.events} & _NAMES if span.events else ():
-                self._carriers.setdefault(name, []).append(span)
-        self._rules = _spoken(frozenset(self._carriers))
+        self._rules = together(tuple(self._spoken[span.span_id] for span in self.spans))
+
+    def _place(self, span: Span) -> None:
+        self._by_kind.setdefault(self.kinds[span.span_id], []).append(span)
+        self._spoken[span.span_id] = spoken_of(span)
+        if span.parent_id is None or span.parent_id not in self.by_id:
+            self.tops.append(span)
+        elif span.parent_id != span.span_id:
+            self._children.setdefault(span.parent_id, []).append(span)
 
     def kind(self, span: Span) -> SpanKind | None:
         """What the span did."""
@@ -126,24 +115,31 @@ class RequestView:
 
     def read(self, field: Field, span: Span, into: str | None = None) -> Any:
         """The field as this span gives it; `into` names the trace's field to note the source under."""
-        return self._noted(read(field, span, self.flags, self._rules), into)
+        if field not in self._rules:
+            return None
+        return self._noted(read(field, span, self.flags, self._spoken.get(span.span_id)), into)
 
     def first(self, field: Field, into: str | None = None) -> Any:
         """The field of the whole request: the highest-ranking convention first, then the most believed span."""
-        return self._noted(next(self._readings(field), None), into)
+        return self._noted(next(self._readings(field), None), into) if field in self._rules else None
 
     def every(self, field: Field) -> list[Any]:
         """All values that spans give for a field of the whole request."""
         return [reading.value for reading in self._readings(field)]
 
-    def first_of_each(self, field: Field) -> Iterator[Reading]:
+    def first_of_each(self, field: Field) -> tuple[Reading, ...]:
         """What each rule of the field gives, from the most believed span on which it gives anything."""
-        for name, rule in self._rules[field]:
-            yield from islice(self._given(name, rule), 1)
+        found: dict[int, Reading] = {}
+        for ranked, place in self._rules.get(field, ()):
+            if ranked.rank not in found:
+                value = given(ranked.rule, self.spans[place], self.flags)
+                if value is not None:
+                    found[ranked.rank] = Reading(value, ranked.source)
+        return tuple(found.values())
 
     def first_of(self, field: Field, spans: Sequence[Span], into: str | None = None) -> Any:
         """The field from the first of these spans that gives it."""
-        for span in spans:
+        for span in spans if field in self._rules else ():
             value = self.read(field, span, into)
             if value is not None:
                 return value
@@ -154,8 +150,7 @@ class RequestView:
         already holds its children's."""
         carriers = {
             span.span_id: span
-            for _, rule in self._rules[field]
-            for span in self._carriers.get(rule.attribute, ())
+            for span in (self.spans[place] for _, place in self._rules.get(field, ()))
             if self.kind(span) in kinds
         }
         values = {name: self.read(field, span, into) for name, span in carriers.items()}
@@ -169,23 +164,19 @@ class RequestView:
     def feedback_by_source(self) -> dict[str, list[Feedback]]:
         """Every person's verdict under the convention and attribute that told it."""
         told: dict[str, list[Feedback]] = {}
-        for span in (*self.spans, *self.feedback):
-            for name, rule in RULES[Field.FEEDBACK] if has_feedback(span) else ():
-                found = rule.read(span, rule.raw(span), self.flags)
+        for span in (*(self.spans if Field.FEEDBACK in self._rules else ()), *self.feedback):
+            for ranked in spoken_of(span).rules.get(Field.FEEDBACK, ()):
+                found = given(ranked.rule, span, self.flags)
                 if found:
-                    told.setdefault(f"{name} {rule.source}", []).extend(found)
+                    told.setdefault(ranked.source, []).extend(found)
         return told
 
     def _readings(self, field: Field) -> Iterator[Reading]:
-        for name, rule in self._rules[field]:
-            yield from self._given(name, rule)
-
-    def _given(self, name: str, rule: Rule) -> Iterator[Reading]:
-        for span in self.spans if rule.spread else self._carriers.get(rule.attribute, ()):
-            raw = rule.raw(span)
-            value = None if raw is None and not rule.spread else rule.read(span, raw, self.flags)
+        """By rank, then by belief."""
+        for ranked, place in self._rules.get(field, ()):
+            value = given(ranked.rule, self.spans[place], self.flags)
             if value is not None:
-                yield Reading(value, f"{name} {rule.source}")
+                yield Reading(value, ranked.source)
 
     def _noted(self, reading: Reading | None, into: str | None) -> Any:
         if reading is None:
@@ -214,15 +205,12 @@ class RequestView:
         return ordered
 
 
-def _with_logs(spans: Iterable[Span]) -> list[Span]:
+def _with_logs(own: Sequence[Span]) -> list[Span]:
     """The spans, log records as events of the spans that they stand under."""
-    own = list(spans)
     beside: dict[str | None, list[SpanEvent]] = {}
     for span in own:
         if span.is_log:
             beside.setdefault(span.parent_id, []).extend(span.events)
-    if not beside:
-        return own
     found = [
         replace(span, events=(*span.events, *beside.pop(span.span_id, ()))) for span in own if not span.is_log
     ]

@@ -63,7 +63,8 @@ class SpanFlag(StrEnum):
 class Span:
     """One OTLP span. Ids are lower-case hex (32 and 16 characters), times Unix nanoseconds.
 
-    `resource` and `scope` are shared between the spans of one batch and must not be changed.
+    `attributes` may be read from the wire's bytes only when they are asked for. `resource` and `scope` are shared
+    between spans and must not be changed.
     """
 
     trace_id: str
@@ -72,7 +73,7 @@ class Span:
     name: str
     start_ns: int
     end_ns: int
-    attributes: dict[str, AttributeValue] = field(default_factory=dict)
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     kind: int = 0
     status: StatusCode = StatusCode.UNSET
     status_message: str = ""
@@ -83,9 +84,25 @@ class Span:
     trace_state: str = ""
     resource: Mapping[str, AttributeValue] = field(default_factory=dict)
     scope: Scope = field(default_factory=Scope)
-    flags: frozenset[SpanFlag] = frozenset()
+    own_flags: frozenset[SpanFlag] = field(default=frozenset(), compare=False)
+    """What the decoder had to do to it when it came; what it has to do to attributes that are read later is not
+    known yet, but that it left none out."""
     is_log: bool = False
     """A log record: a span of no length under the one that it tells of, with the record as its one event."""
+    wire_bytes: int = field(default=0, compare=False)
+    """Its share of the message, in bytes: what holding it costs."""
+
+    @property
+    def flags(self) -> frozenset[SpanFlag]:
+        """All that the decoder had to do to it; reads every attribute."""
+        later: frozenset[SpanFlag] = getattr(self.attributes, "flags", frozenset())
+        return self.own_flags | later
+
+    def fold(self) -> None:
+        """Hold as little as can be: what the parser made of the span is made again when somebody asks."""
+        fold = getattr(self.attributes, "fold", None)
+        if fold is not None:
+            fold()
 
 
 class Receipt:

@@ -98,9 +98,11 @@ reader of the trace must know (redacted, truncated) goes into the set."""
 class Rule:
     """One attribute that gives a field.
 
-    `attribute` must be there for `read` to be called, and names the source. Where many attributes give one value
-    (`retrieval.documents.N...`), `spread` says so: `attribute` is then their prefix, and `read` is called with None
-    on every span.
+    `attribute` must be there for `read` to be called, and names the source. Where many attributes or events give one
+    value (`retrieval.documents.N...`), `spread` says so: `attribute` is then the beginning of their names, and `read`
+    may be called with None. Where one beginning is not enough, `shown_by` has all of them: on a span without any such
+    attribute or event, `read` is not called. Nor is it on a span of which `only` says no: a name that several
+    conventions write is read on each one's own spans.
 
     Where a span event gives the field, `event` says so: `attribute` is then the event's name, and `read` is called with
     the attributes of the first such event. `named` is what to call the source where `attribute` only shows that the
@@ -112,6 +114,8 @@ class Rule:
     spread: bool = False
     event: bool = False
     named: str = ""
+    shown_by: tuple[str, ...] = ()
+    only: Callable[[Span], bool] | None = None
 
     def raw(self, span: Span) -> AttributeValue:
         """What `read` is to be called with; None where the span does not hold it."""
@@ -128,10 +132,12 @@ class Rule:
 class Convention:
     """One convention: its name in `RagTrace.sources`, its table, and its word for a span's kind.
 
-    `answers` are attributes or events that show that a model or a request has answered.
+    `answers` are attributes or events that show that a model or a request has answered. `kinds_by` are attributes
+    without any of which `kind_of` says nothing; none are given where it looks at more than attributes.
     """
 
     name: str
     rules: Mapping[Field, tuple[Rule, ...]]
     kind_of: Callable[[Span], SpanKind | None] = field(default=lambda span: None)
     answers: tuple[str, ...] = ()
+    kinds_by: tuple[str, ...] = ()

@@ -134,4 +134,10 @@ _RULES = {
     Field.SESSION: (Rule("gen_ai.conversation.id", values.label),),
 }
 
-CONVENTION = Convention("genai", _RULES, _kind_of, ("gen_ai.output.messages", "gen_ai.completion.0.content"))
+CONVENTION = Convention(
+    "genai",
+    _RULES,
+    _kind_of,
+    ("gen_ai.output.messages", "gen_ai.completion.0.content"),
+    kinds_by=("gen_ai.operation.name", "gen_ai.request.model"),
+)

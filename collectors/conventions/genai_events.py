@@ -25,11 +25,6 @@ BODY = "body"
 _USER_FEEDBACK = "user_feedback"
 
 
-def has_evaluation(span: Span) -> bool:
-    """Whether an event of the span is somebody's verdict on its answer."""
-    return any(event.name == EVALUATION for event in span.events)
-
-
 def _named(span: Span, name: str) -> Iterator[SpanEvent]:
     return (event for event in span.events if event.name == name)
 

@@ -148,4 +148,4 @@ _RULES = {
     ),
 }
 
-CONVENTION = Convention("langfuse", _RULES, _kind_of, (_GIVEN, "langfuse.trace.output"))
+CONVENTION = Convention("langfuse", _RULES, _kind_of, (_GIVEN, "langfuse.trace.output"), kinds_by=(_TYPE,))

@@ -56,4 +56,4 @@ _RULES = {
     ),
 }
 
-CONVENTION = Convention("langsmith", _RULES, _kind_of, (_GIVEN,))
+CONVENTION = Convention("langsmith", _RULES, _kind_of, (_GIVEN,), kinds_by=(_KIND,))

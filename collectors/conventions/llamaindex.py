@@ -219,7 +219,7 @@ _RULES = {
     Field.EMBEDDINGS: _at(("EmbeddingEndEvent",), _embedded),
     Field.INPUT_TOKENS: _at(_LLM_ENDS, _tokens("prompt_tokens", "input_tokens")),
     Field.OUTPUT_TOKENS: _at(_LLM_ENDS, _tokens("completion_tokens", "output_tokens")),
-    Field.FIRST_TOKEN_NS: (Rule(_PROGRESS[0], _first_token, spread=True),),
+    Field.FIRST_TOKEN_NS: (Rule(_PROGRESS[0], _first_token, spread=True, shown_by=_PROGRESS),),
     Field.MODEL: _at(_LLM_STARTS, _model),
     Field.ENCODER_VERSION: _at(("EmbeddingStartEvent",), _model),
     Field.METADATA: tuple(Rule(name, _tags, event=True, named="llamaindex") for name in _KINDS),

@@ -76,13 +76,16 @@ def _linked_prompt(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | N
 
 def _metadata(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any] | None:
     """What LangChain's runs carry; MLflow writes it under a bare name."""
-    found = _load(raw, flags) if is_mlflow(span) else None
+    found = _load(raw, flags)
     return found if isinstance(found, dict) else None
 
 
 def _trace_tags(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any] | None:
-    is_root = span.parent_id is None and is_mlflow(span)
-    return quoted.below(span, "mlflow.traceTag.") if is_root else None
+    return quoted.below(span, "mlflow.traceTag.")
+
+
+def _is_root(span: Span) -> bool:
+    return span.parent_id is None and is_mlflow(span)
 
 
 def is_mlflow(span: Span) -> bool:
@@ -113,10 +116,10 @@ _RULES = {
     Field.ENCODER_VERSION: (Rule("mlflow.llm.model", _encoder),),
     Field.PROMPT_VERSION: (Rule("mlflow.linkedPrompts", _linked_prompt),),
     Field.METADATA: (
-        Rule("metadata", _metadata),
-        Rule("mlflow.traceRequestId", _trace_tags, named="mlflow.traceTag"),
-        Rule(_OPERATION, _trace_tags, named="mlflow.traceTag"),
+        Rule("metadata", _metadata, only=is_mlflow),
+        Rule("mlflow.traceRequestId", _trace_tags, named="mlflow.traceTag", only=_is_root),
+        Rule(_OPERATION, _trace_tags, named="mlflow.traceTag", only=_is_root),
     ),
 }
 
-CONVENTION = Convention("mlflow", _RULES, _kind_of, (_GIVEN,))
+CONVENTION = Convention("mlflow", _RULES, _kind_of, (_GIVEN,), kinds_by=(_TYPE, _OPERATION))

@@ -143,14 +143,14 @@ def _first_token(span: Span, raw: AttributeValue, flags: set[Flag]) -> int | Non
     return next((event.time_ns for event in span.events if event.name == _FIRST_TOKEN), None)
 
 
-def _on_own_span(read: Read) -> Read:
+def _is_own(span: Span) -> bool:
     """Names that are not OpenInference's alone are its own only on its spans, which always have a kind."""
-    return lambda span, raw, flags: read(span, raw, flags) if _KIND in span.attributes else None
+    return _KIND in span.attributes
 
 
-def _metadata(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, object] | None:
-    """MLflow writes one of the same name, which its own table reads."""
-    return None if is_mlflow(span) else values.mapping(span, raw, flags)
+def _is_not_mlflows(span: Span) -> bool:
+    """MLflow writes metadata under the same name, which its own table reads."""
+    return not is_mlflow(span)
 
 
 def _feedback(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[Feedback, ...] | None:
@@ -200,10 +200,12 @@ _RULES = {
     Field.MODEL: (Rule("llm.model_name", values.label),),
     Field.PROMPT_VERSION: (Rule("llm.prompt_template.version", values.label),),
     Field.ENCODER_VERSION: (Rule("embedding.model_name", values.label),),
-    Field.SESSION: (Rule("session.id", _on_own_span(values.label)),),
-    Field.USER: (Rule("user.id", _on_own_span(values.label)),),
-    Field.METADATA: (Rule("metadata", _metadata),),
-    Field.FEEDBACK: (Rule("annotations", _feedback, spread=True),),
+    Field.SESSION: (Rule("session.id", values.label, only=_is_own),),
+    Field.USER: (Rule("user.id", values.label, only=_is_own),),
+    Field.METADATA: (Rule("metadata", values.mapping, only=_is_not_mlflows),),
+    Field.FEEDBACK: (Rule("annotations", _feedback, spread=True, shown_by=_ANNOTATIONS),),
 }
 
-CONVENTION = Convention("openinference", _RULES, _kind_of, ("llm.output_messages.0.message.content",))
+CONVENTION = Convention(
+    "openinference", _RULES, _kind_of, ("llm.output_messages.0.message.content",), kinds_by=(_KIND,)
+)

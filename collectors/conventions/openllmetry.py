@@ -130,6 +130,11 @@ def _embeddings(
     return tuple(pairs) or None
 
 
+def _is_prompt(span: Span) -> bool:
+    """By its name, which is the entity's with its kind."""
+    return any(name in span.name for name in _PROMPTS)
+
+
 def _context(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[str, ...] | None:
     """The variable of the prompt's template."""
     name = _word(span.attributes.get("traceloop.entity.name")).partition(".")[0]
@@ -176,7 +181,7 @@ def _response(raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any]:
 def _properties(span: Span, raw: AttributeValue, flags: set[Flag]) -> Mapping[str, Any] | None:
     skip = len(PROPERTIES) + 1
     prefix = f"{PROPERTIES}."
-    return {name[skip:]: value for name, value in span.attributes.items() if name.startswith(prefix)} or None
+    return {name[skip:]: span.attributes[name] for name in span.attributes if name.startswith(prefix)} or None
 
 
 _RULES = {
@@ -187,7 +192,7 @@ _RULES = {
     Field.RERANK_INPUT: (Rule(INPUT, _documents(ScoreKind.SIMILARITY)),),
     Field.RERANKED: (Rule(OUTPUT, _documents(ScoreKind.RERANK)),),
     Field.EMBEDDINGS: (Rule(OUTPUT, _embeddings),),
-    Field.CONTEXT: (Rule(INPUT, _context),),
+    Field.CONTEXT: (Rule(INPUT, _context, only=_is_prompt),),
     Field.INPUT_TOKENS: (Rule(OUTPUT, _usage("prompt_tokens", "input_tokens")),),
     Field.OUTPUT_TOKENS: (Rule(OUTPUT, _usage("completion_tokens", "output_tokens")),),
     Field.MODEL: (Rule(f"{PROPERTIES}.ls_model_name", values.label), Rule(OUTPUT, _responding_model)),
@@ -196,4 +201,16 @@ _RULES = {
     Field.METADATA: (Rule(PROPERTIES, _properties, spread=True),),
 }
 
-CONVENTION = Convention("openllmetry", _RULES, _kind_of, (OUTPUT,))
+CONVENTION = Convention(
+    "openllmetry",
+    _RULES,
+    _kind_of,
+    (OUTPUT,),
+    kinds_by=(
+        "gen_ai.operation.name",
+        "llm.request.type",
+        "traceloop.span.kind",
+        "traceloop.entity.name",
+        "gen_ai.output.messages",
+    ),
+)

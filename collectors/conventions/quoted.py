@@ -64,7 +64,7 @@ def below(span: Span, prefix: str) -> dict[str, Any] | None:
     """
     skip = len(prefix)
     found = {
-        name[skip:]: unquoted(value) for name, value in span.attributes.items() if name.startswith(prefix)
+        name[skip:]: unquoted(span.attributes[name]) for name in span.attributes if name.startswith(prefix)
     }
     return found or None
 

@@ -62,4 +62,4 @@ def _kind_of(span: Span) -> SpanKind | None:
     return next((kind for name, kind in _KINDS if name in span.attributes), None)
 
 
-CONVENTION = Convention("rag", _RULES, _kind_of)
+CONVENTION = Convention("rag", _RULES, _kind_of, kinds_by=tuple(name for name, _ in _KINDS))

@@ -11,6 +11,7 @@ from typing import Any
 from collectors.conventions.convention import FoundDocument, Read
 from collectors.dialects.clauses import parse_clauses
 from collectors.predicate import Predicate, UnparsedFilter
+from collectors.shape import shape_of
 from collectors.span import AttributeValue, Span
 from collectors.trace import Citation, Flag, IdSource, ScoreKind
 
@@ -184,12 +185,8 @@ def indexed(span: Span, prefix: str) -> dict[int, dict[str, AttributeValue]]:
     {0: {'id': 'a'}, 1: {'id': 'b'}}
     """
     found: dict[int, dict[str, AttributeValue]] = {}
-    skip = len(prefix)
-    for name, value in span.attributes.items():
-        if name.startswith(prefix):
-            index, dot, rest = name[skip:].partition(".")
-            if dot and index.isdecimal() and len(index) < 10:
-                found.setdefault(int(index), {})[rest] = value
+    for index, rest, name in shape_of(span.attributes).indexed(prefix):
+        found.setdefault(index, {})[rest] = span.attributes[name]
     return found
 
 

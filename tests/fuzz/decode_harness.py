@@ -15,6 +15,7 @@ with atheris.instrument_imports(include=["collectors"]):
     from collectors.errors import Reason, Undecodable
     from collectors.otlp import Limits, decode, decode_any_json, decode_logs_proto, decode_proto
     from collectors.otlp_limits import MAX_TIME_NS
+    from collectors.span import SpanFlag
 
 WIDE = Limits()
 NARROW = Limits(
@@ -51,7 +52,10 @@ def read(raw: bytes) -> None:
                 assert 0 <= span.start_ns <= MAX_TIME_NS
                 assert 0 <= span.end_ns <= MAX_TIME_NS
                 assert len(span.name) <= limits.name_length
-                assert len(span.attributes) <= limits.attributes
+                assert (
+                    len(dict(span.attributes)) <= limits.attributes
+                )  # which reads what is read when asked for
+                assert set(span.flags) <= set(SpanFlag)
                 assert len(span.events) <= limits.events
                 assert len(span.links) <= limits.links
 

@@ -15,7 +15,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
 from collectors.errors import Reason, SpanReason, Undecodable
 from collectors.otlp import Limits, decode
-from collectors.otlp_wire import SPAN, prune, varint
+from collectors.otlp_proto_values import WireAttributes
+from collectors.otlp_wire import SPAN, groups, prune, varint, walked
 from collectors.span import SpanFlag
 
 LIMITS = Limits(attributes=6, events=3, links=2, depth=3, name_length=12, value_length=16, key_length=12)
@@ -90,23 +91,49 @@ def _requests(draw: st.DrawFn) -> ExportTraceServiceRequest:
     return made
 
 
+ROOMY = Limits(depth=3)
+"""Within these, a span's attributes are read when they are asked for; beyond LIMITS they are read at once."""
+
+
 def _as_json(request: ExportTraceServiceRequest, snake_case: bool) -> bytes:
     """ProtoJSON, whose ids are base64, as the decoder must also read."""
     return json_format.MessageToJson(request, preserving_proto_field_name=snake_case).encode()
 
 
-def _outcome(raw: bytes) -> Any:
-    batch = decode(raw, LIMITS)
-    return batch.spans, [rejection.reason for rejection in batch.rejected]
+def _outcome(raw: bytes, limits: Limits = LIMITS) -> Any:
+    batch = decode(raw, limits)
+    flags = [span.flags for span in batch.spans]
+    return batch.spans, flags, [rejection.reason for rejection in batch.rejected]
 
 
 @settings(max_examples=60)
-@given(_requests(), st.booleans())
-def test_protobuf_and_json_give_the_same_spans(request: ExportTraceServiceRequest, snake_case: bool) -> None:
+@given(_requests(), st.booleans(), st.sampled_from([LIMITS, ROOMY]))
+def test_protobuf_and_json_give_the_same_spans(
+    request: ExportTraceServiceRequest, snake_case: bool, limits: Limits
+) -> None:
     raw = request.SerializeToString()
     if not raw:
         return
-    assert _outcome(raw) == _outcome(_as_json(request, snake_case)) == _outcome(gzip.compress(raw))
+    expected = _outcome(_as_json(request, snake_case), limits)
+    assert _outcome(raw, limits) == expected
+    assert _outcome(gzip.compress(raw), limits) == expected
+
+
+@settings(max_examples=60)
+@given(_requests())
+def test_attributes_are_the_same_whenever_they_are_read(request: ExportTraceServiceRequest) -> None:
+    raw = request.SerializeToString()
+    told = decode(_as_json(request, False), ROOMY).spans if raw else ()
+    for span, other in zip(decode(raw, ROOMY).spans, told, strict=True):
+        assert set(span.attributes) == set(other.attributes)
+        assert len(span.attributes) == len(other.attributes)
+        assert (SpanFlag.ATTRIBUTES_CAPPED in span.flags) == (SpanFlag.ATTRIBUTES_CAPPED in other.flags)
+        for name in other.attributes:
+            assert span.attributes.get(name) == span.attributes[name] == other.attributes[name]
+        if isinstance(span.attributes, WireAttributes):
+            span.attributes.fold()
+        assert span.attributes == other.attributes
+        assert span.attributes.get("no such name") is None
 
 
 @settings(max_examples=40)
@@ -215,3 +242,25 @@ def _wrapped(span: bytes) -> bytes:
     request = ExportTraceServiceRequest()
     request.resource_spans.add().scope_spans.add().spans.append(WireSpan.FromString(span))
     return request.SerializeToString()
+
+
+@settings(max_examples=60)
+@given(_requests(), st.data())
+def test_the_parser_and_the_walk_take_a_request_apart_alike(
+    request: ExportTraceServiceRequest, data: st.DataObject
+) -> None:
+    raw = bytearray(request.SerializeToString())
+    if raw and data.draw(st.booleans()):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+
+    def apart(take: Any) -> Any:
+        try:
+            return sorted(
+                (group.resource, group.scope, list(group.spans)) for group in take(bytes(raw), 10_000)
+            )
+        except Undecodable as refused:
+            return refused.reason
+
+    walk = apart(walked)
+    if walk is not Reason.NOT_OTLP:  # the walk knows no groups, which the parser passes over
+        assert apart(groups) == walk

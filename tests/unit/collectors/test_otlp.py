@@ -317,7 +317,7 @@ def test_a_receiver_that_knows_the_encoding_does_not_sniff() -> None:
 
 
 def test_a_fault_of_the_decoder_is_an_outcome_of_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise KeyError("defect")
 
     monkeypatch.setattr(otlp_json, "_read_group", broken)
