@@ -60,6 +60,8 @@ def requests_in(nodes: Mapping[str, Node]) -> list[Request]:
 class _Members:
     tops: list[str]
     children: Mapping[str, list[str]]
+    keys: frozenset[str]
+    """All of the tree."""
 
 
 def _trees(nodes: Mapping[str, Node]) -> list[tuple[str, _Members]]:
@@ -73,7 +75,10 @@ def _trees(nodes: Mapping[str, Node]) -> list[tuple[str, _Members]]:
             tops.setdefault(node.parent, []).append(key)
         else:
             children.setdefault(node.parent, []).append(key)
-    trees = [(top, _Members(sorted(keys), children)) for top, keys in tops.items()]
+    trees = [
+        (top, _Members(sorted(keys), children, frozenset(_below(keys, children))))
+        for top, keys in tops.items()
+    ]
     return trees + _cycles(nodes, children, trees)
 
 
@@ -81,14 +86,17 @@ def _cycles(
     nodes: Mapping[str, Node], children: Mapping[str, list[str]], trees: Iterable[tuple[str, _Members]]
 ) -> list[tuple[str, _Members]]:
     """Spans that are their own ancestors belong to no tree: each ring is cut above its smallest key."""
-    left = set(nodes).difference(*(_below(members.tops, children) for _, members in trees))
     cut: list[tuple[str, _Members]] = []
+    if sum(len(members.keys) for _, members in trees) == len(nodes):
+        return cut
+    left = set(nodes).difference(*(members.keys for _, members in trees))
     while left:
         ring = _ring(nodes, min(left))
         top = min(ring)
         acyclic = {key: [child for child in below if child != top] for key, below in children.items()}
-        cut.append((top, _Members([top], acyclic)))
-        left -= _below([top], acyclic)
+        members = _Members([top], acyclic, frozenset(_below([top], acyclic)))
+        cut.append((top, members))
+        left -= members.keys
     return cut
 
 
@@ -118,7 +126,7 @@ def _below(tops: Iterable[str], children: Mapping[str, Sequence[str]]) -> set[st
 
 def _split(nodes: Mapping[str, Node], top: str, members: _Members) -> list[Request]:
     """One tree as one request, or as several where it holds several that are whole by themselves."""
-    everything = frozenset(_below(members.tops, members.children))
+    everything = members.keys
     has_root = top in nodes and nodes[top].parent is None
     anchors = _topmost_anchors(nodes, members)
     whole = (

@@ -54,7 +54,10 @@ class DocumentReader:
         """What a retriever and those in it tell: what only one says of a retrieval, all of it have said."""
         found, reranked = self._retrieval(span), None
         inner: list[Retrieval] = []
-        for below in self._view.nearest_below(span, SpanKind.RETRIEVER) if depth else ():
+        nested = self._view.nearest_below(span, SpanKind.RETRIEVER) if depth else []
+        if not nested:
+            return [found], None
+        for below in nested:
             retrievals, last = self._told(below, depth - 1)
             inner.extend(retrievals)
             reranked = last or reranked
@@ -152,14 +155,15 @@ class DocumentReader:
         metadata = found.metadata
         if not metadata or (found.id is not None and found.score is not None):
             return found
-        score = metadata.get(_RERANK_SCORE)
-        if found.score is None and isinstance(score, float):
-            found = found._replace(score=score, score_kind=ScoreKind.RERANK)
-        if found.id is None:
+        identity, source, score, kind, _, text = found
+        told = metadata.get(_RERANK_SCORE)
+        if score is None and isinstance(told, float):
+            score, kind = told, ScoreKind.RERANK
+        if identity is None:
             key = next((one for one in self._id_keys if isinstance(metadata.get(one), str | int)), None)
             if key is not None:
-                found = found._replace(id=str(metadata[key]), id_source=IdSource.METADATA)
-        return found
+                identity, source = str(metadata[key]), IdSource.METADATA
+        return FoundDocument(identity, source, score, kind, metadata, text)
 
     def _filled(self, found: list[FoundDocument], span: Span) -> list[FoundDocument]:
         """What the retriever's raw output still knows of documents whose attributes are gone, place by place."""

@@ -27,6 +27,8 @@ _STAGES = {
     SpanKind.LLM: "llm",
     SpanKind.EMBEDDING: "embedding",
 }
+_ANY_KIND = frozenset({*SpanKind, None})
+_ERROR = StatusCode.ERROR
 _EXPLAINED = frozenset({Flag.REDACTED, Flag.TRUNCATED_JSON, Flag.ATTRS_DROPPED})
 
 
@@ -85,7 +87,9 @@ class _Reader:
         self._assembled = assembled
         self._view = view
         self._settings = settings
-        self._metadata = tuple(view.first_of_each(Field.METADATA))
+        self._metadata = view.first_of_each(Field.METADATA)
+        self._speakers = [span for span in view.speakers() if view.kind(span) in _SPEAKS]
+        """Spans that may be asked the question and give the answer of the whole request."""
 
     def trace(self, kinds: set[SpanKind | None]) -> RagTrace | None:
         view, assembled = self._view, self._assembled
@@ -141,7 +145,7 @@ class _Reader:
         view = self._view
         query = view.first(Field.QUERY, "query")
         if query is None:
-            query = view.first_of(Field.INPUT, self._speakers(), "query")
+            query = view.first_of(Field.INPUT, self._speakers, "query")
         if query is None:
             query = next((one.query for one in retrievals if one.query is not None), None)
             if query is not None:
@@ -156,8 +160,8 @@ class _Reader:
         """The answer and the error. A failed request has no answer, unless the service says which it gave."""
         view = self._view
         said: str | None = view.first(Field.ANSWER, "answer")
-        failed = [span for span in view.spans if span.status is StatusCode.ERROR]
-        if view.anchor is not None and view.anchor.status is StatusCode.ERROR:
+        failed = [span for span in view.spans if span.status is _ERROR]
+        if view.anchor is not None and view.anchor.status is _ERROR:
             return said, self._error(failed)
         if said is None:
             said = self._spoken()
@@ -165,7 +169,7 @@ class _Reader:
 
     def _spoken(self) -> str | None:
         view = self._view
-        said: str | None = view.first_of(Field.OUTPUT, self._speakers(), "answer")
+        said: str | None = view.first_of(Field.OUTPUT, self._speakers, "answer")
         if said is not None:
             return said
         models = sorted(
@@ -175,10 +179,6 @@ class _Reader:
         if said is not None:
             view.flags.add(Flag.ANSWER_FROM_LEAF)
         return said
-
-    def _speakers(self) -> list[Span]:
-        """Spans that may be asked the question and give the answer of the whole request."""
-        return [span for span in self._view.speakers() if self._view.kind(span) in _SPEAKS]
 
     def _error(self, failed: Sequence[Span]) -> TraceError:
         """Type and message from the most believed span that tells either."""
@@ -228,7 +228,7 @@ class _Reader:
         return Tokens(**counted)
 
     def _cost(self) -> float | None:
-        found = self._view.topmost_values(Field.COST, {*SpanKind, None}, "cost_usd")
+        found = self._view.topmost_values(Field.COST, _ANY_KIND, "cost_usd")
         return sum(found) if found else None
 
     def _versions(self) -> Versions:
@@ -237,7 +237,7 @@ class _Reader:
         return Versions(
             service=_text_or_none(service),
             model=view.first_of(
-                Field.MODEL, [*view.of_kind(SpanKind.LLM)[::-1], *self._speakers()], "versions.model"
+                Field.MODEL, [*view.of_kind(SpanKind.LLM)[::-1], *self._speakers], "versions.model"
             ),
             prompt=view.first(Field.PROMPT_VERSION, "versions.prompt")
             or self._meta("versions.prompt", "prompt_version"),
@@ -288,12 +288,13 @@ class _Reader:
         return distinct(told)
 
     def _sampling_probability(self) -> float:
-        return next(
-            (p for span in self._view.spans if (p := _probability(span.trace_state)) is not None), 1.0
-        )
+        states = (span.trace_state for span in self._view.spans if span.trace_state)
+        return next((p for p in map(_probability, states) if p is not None), 1.0)
 
     def _instrumentation(self) -> tuple[str, ...]:
-        return tuple(sorted({_named_scope(span) for span in self._view.spans}))
+        # Spans of one process share both.
+        distinct = {(id(span.scope), id(span.resource)): span for span in self._view.spans}
+        return tuple(sorted(set(map(_named_scope, distinct.values()))))
 
     def _completeness(self, answer: str | None, error: TraceError | None) -> Completeness:
         ended = answer is not None or error is not None
@@ -309,12 +310,12 @@ class _Reader:
     ) -> None:
         view, flags = self._view, self._view.flags
         for span in view.spans:
-            if span.dropped_attributes or SpanFlag.ATTRIBUTES_CAPPED in span.own_flags:
+            if span.dropped_attributes or (span.own_flags and SpanFlag.ATTRIBUTES_CAPPED in span.own_flags):
                 flags.add(Flag.ATTRS_DROPPED)
             if span.dropped_events:
                 flags.add(Flag.EVENTS_DROPPED)
             parent = view.by_id.get(span.parent_id or "")
-            if parent is not None and _skewed(span, parent):
+            if parent is not None and span.start_ns < parent.start_ns and _skewed(span, parent):
                 flags.add(Flag.CLOCK_SKEW)
         silent = answer is None and error is None and (view.is_anchored or SpanKind.LLM in kinds)
         if (query is None or silent) and flags.isdisjoint(_EXPLAINED):
@@ -359,7 +360,7 @@ def _probability(trace_state: str) -> float | None:
     >>> _probability("vendor=x,ot=rv:9b8233f7e3a151;th:8"), _probability("ot=th:c"), _probability("ot=th:zz")
     (0.5, 0.25, None)
     """
-    for member in trace_state.split(",") if trace_state else ():
+    for member in trace_state.split(","):
         key, _, value = member.strip().partition("=")
         for part in value.split(";") if key == "ot" else ():
             name, _, threshold = part.partition(":")

@@ -148,17 +148,18 @@ class RequestView:
     def topmost_values(self, field: Field, kinds: Collection[SpanKind | None], into: str) -> list[Any]:
         """Values of spans of these kinds, without those that stand below one that gave a value: a parent's count
         already holds its children's."""
-        carriers = {
-            span.span_id: span
-            for span in (self.spans[place] for _, place in self._rules.get(field, ()))
-            if self.kind(span) in kinds
-        }
-        values = {name: self.read(field, span, into) for name, span in carriers.items()}
-        giving = {name for name, value in values.items() if value is not None}
+        values: dict[str, Any] = {}
+        for _, place in self._rules.get(field, ()):
+            span = self.spans[place]
+            if span.span_id not in values and self.kinds[span.span_id] in kinds:
+                values[span.span_id] = self.read(field, span, into)
+        giving = {name: value for name, value in values.items() if value is not None}
+        if len(giving) < 2:
+            return list(giving.values())
         return [
-            values[name]
+            giving[name]
             for name in sorted(giving)
-            if giving.isdisjoint(up.span_id for up in self.above(carriers[name]))
+            if giving.keys().isdisjoint(up.span_id for up in self.above(self.by_id[name]))
         ]
 
     def feedback_by_source(self) -> dict[str, list[Feedback]]:
@@ -187,22 +188,19 @@ class RequestView:
 
     def _believed(self, own: Sequence[Span]) -> list[Span]:
         first = [] if self.anchor is None else [self.anchor, *self.above(self.anchor)]
-        seen = {span.span_id for span in first}
-        ordered = list(first)
-        row = [self.anchor] if self.anchor is not None else []
-        for start in (row, self.tops, own):
-            row = list(start)
-            while row:
-                fresh = [span for span in row if span.span_id not in seen]
-                seen.update(span.span_id for span in fresh)
-                ordered.extend(fresh)
+        ordered = {span.span_id: span for span in first}
+        for start in (first[:1], self.tops, own):
+            row: Sequence[Span] = start
+            while row and len(ordered) < len(own):
+                for span in row:
+                    ordered.setdefault(span.span_id, span)
                 row = [
                     child
                     for span in row
                     for child in self._children.get(span.span_id, ())
-                    if child.span_id not in seen
+                    if child.span_id not in ordered
                 ]
-        return ordered
+        return list(ordered.values())
 
 
 def _with_logs(own: Sequence[Span]) -> list[Span]:

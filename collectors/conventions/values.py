@@ -160,7 +160,7 @@ def parse_json(raw: str) -> Any:
     """
     try:
         value = _DECODER.decode(raw)
-        if _HALF_PAIR.search(raw):
+        if "\\u" in raw and _HALF_PAIR.search(raw):
             spelt = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
             value = json.loads(spelt.decode("utf-16-le", "replace"))
     except (ValueError, RecursionError):
