@@ -31,7 +31,7 @@ class AssemblySettings(BaseModel):
         200_000, ge=1, description="Spans held at most, those of closed traces included."
     )
     max_open_bytes: int = Field(
-        128 * 2**20,
+        64 * 2**20,
         ge=1,
         description="Memory that held spans may take, in bytes: their share of the messages, and a KiB for each.",
     )

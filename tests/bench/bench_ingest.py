@@ -43,9 +43,9 @@ OTHERS = (
 )
 SPANS = 5_000
 """About so many in one repetition."""
-WARM_UP = 10
+WARM_UP = 6
 """Repetitions before the first that counts: until what assembly holds has reached its cap, so that nothing grows."""
-SPANS_A_SECOND = 1_000
+SPANS_A_SECOND = 500
 """By the traffic's clock, so that requests wait, close and are forgotten as they would."""
 MICRO_BATCH = 64
 """Messages that the service's intake takes at once at most."""

@@ -40,26 +40,29 @@ def rounds(path: Path, first: int, count: int) -> Iterator[bytes]:
     """The messages of `count` rounds of the capture from the round `first` on: what was one trace in the capture is
     one trace in each round, and the same round always has the same ids."""
     for number in range(first, first + count):
-        for request in recorded(path):
-            yield _renamed(request, number).SerializeToString()
+        for raw, ids in _templates(path):
+            renamed = raw
+            for identity in ids:
+                renamed = renamed.replace(identity, _fresh(identity, number))
+            yield renamed
 
 
-def _renamed(request: ExportTraceServiceRequest, number: int) -> ExportTraceServiceRequest:
-    fresh = ExportTraceServiceRequest()
-    fresh.CopyFrom(request)
-    for group in fresh.resource_spans:
+@cache
+def _templates(path: Path) -> tuple[tuple[bytes, frozenset[bytes]], ...]:
+    """Each request as it is sent, and the ids in it: random bytes, so that nothing else looks like one."""
+    return tuple((request.SerializeToString(), frozenset(_ids(request))) for request in recorded(path))
+
+
+def _ids(request: ExportTraceServiceRequest) -> Iterator[bytes]:
+    for group in request.resource_spans:
         for scope in group.scope_spans:
             for span in scope.spans:
-                for one in (span, *span.links):
-                    one.trace_id = _fresh(one.trace_id, number)
-                    one.span_id = _fresh(one.span_id, number)
-                span.parent_span_id = _fresh(span.parent_span_id, number)
-    return fresh
+                yield from filter(None, (span.trace_id, span.span_id, span.parent_span_id))
+                for link in span.links:
+                    yield from (link.trace_id, link.span_id)
 
 
 def _fresh(identity: bytes, number: int) -> bytes:
-    if not identity:
-        return identity
     return hashlib.blake2s(identity + number.to_bytes(8, "big"), digest_size=len(identity)).digest()
 
 
