@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -76,7 +77,8 @@ def soaked(shared: Path, warm_up: int, spans: int, *store: Path) -> list[dict[st
 def assert_flat(lines: list[dict[str, Any]]) -> None:
     resident = [line["resident"] for line in lines]
     assert max(resident) <= MOST_RESIDENT
-    assert max(resident) <= 1.1 * min(resident), resident
+    # Of the first and the last three: fitting a drift reference takes a tenth more for a moment.
+    assert median(resident[-3:]) <= 1.1 * median(resident[:3]), resident
     # CPU time scatters on a busy machine; a cost that grows with uptime would double, and more.
     assert lines[-1]["micros"] <= 1.5 * lines[0]["micros"], (lines[0], lines[-1])
 
