@@ -18,7 +18,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 NO_PYTHON := Groundwatch needs Python 3.11 or 3.12 with its venv module (on Debian: python3-venv), and none was found. Name one: make PYTHON=/path/to/python3.12
 
-.PHONY: help demo test test-newest check-long lint format bench bench-drift bench-ingest clean
+.PHONY: help demo test test-newest check-long lint format bench bench-drift bench-ingest bench-attribution clean
 
 help:  ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,9 @@ bench-drift: .venv/full.stamp  ## the MMD engine beside alibi-detect, one thread
 
 bench-ingest: .venv/full.stamp  ## how fast traces are read, beside a bare decode of the same bytes
 	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/bench/bench_ingest.py
+
+bench-attribution: .venv/full.stamp  ## how often a drift's slices are found, and falsely accused
+	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/bench/attribution.py
 
 clean:  ## remove everything that make made
 	rm -rf .venv .venv-newest .parts .coverage build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
