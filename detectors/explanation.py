@@ -54,7 +54,7 @@ class DriftFinding:
         ...              1e-5, 4e-4, ("book a flight",)).wording
         'intent = travel grew from 6.5 % to 22 % of units (q < 0.001), e.g. "book a flight"'
         """
-        name = f"{self.field} = {self.value}" if self.field != "topic" else f"topic {self.value}"
+        name = f"topic {self.value}" if self.kind is MovedBy.TOPIC else f"{self.field} = {self.value}"
         certainty = "q < 0.001" if self.q_value < 0.001 else f"q = {self.q_value:.3f}"
         example = f', e.g. "{self.examples[0]}"' if self.examples else ""
         if self.kind is MovedBy.MEANING:

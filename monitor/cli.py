@@ -14,6 +14,7 @@ from pathlib import Path
 from detectors.hhem_files import CheckpointError
 from monitor import dead_letters
 from monitor.config import Config, ConfigError, example_yaml, json_schema, load
+from monitor.drift_tools import command as drift_tools
 from monitor.knowledge import KnowledgeError
 from monitor.overview import RELEASE
 from monitor.store import StoreError
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_config_commands(commands)
     _add_demo(commands)
     _add_captures(commands)
+    drift_tools.add_commands(commands)
     dead_letters.add_commands(commands)
     for command in commands.choices.values():
         _add_log_level(command, argparse.SUPPRESS)  # before the command or behind it

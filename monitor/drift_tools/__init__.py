@@ -1,0 +1,1 @@
+"""`groundwatch drift`: two samples of queries compared by hand."""
