@@ -18,7 +18,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 NO_PYTHON := Groundwatch needs Python 3.11 or 3.12 with its venv module (on Debian: python3-venv), and none was found. Name one: make PYTHON=/path/to/python3.12
 
-.PHONY: help demo test test-newest check-long lint format bench bench-drift bench-ingest bench-attribution clean
+.PHONY: help demo test test-newest check-long lint format bench bench-drift bench-ingest bench-attribution bench-charts clean
 
 help:  ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -58,6 +58,9 @@ bench-ingest: .venv/full.stamp  ## how fast traces are read, beside a bare decod
 
 bench-attribution: .venv/full.stamp  ## how often a drift's slices are found, and falsely accused
 	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/bench/attribution.py
+
+bench-charts: .venv/full.stamp  ## false alarms and delay of control charts beside text-book ones
+	$(ONE_THREAD) $(BIN)/python tests/bench/control_charts.py
 
 clean:  ## remove everything that make made
 	rm -rf .venv .venv-newest .parts .coverage build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
