@@ -86,8 +86,23 @@ QUERY_DRIFT = Signal(
     "the queries' embeddings have left their reference window",
     phrase="the queries' embeddings have left their reference window",
 )
+RATE_DRIFT = Signal(
+    "rate_drift",
+    Kind.ALARM,
+    "1",
+    "a rate has left its usual course for the hour, by its control chart",
+    phrase="a rate has left its usual course",
+)
 
-SIGNALS: tuple[Signal, ...] = (UNFAITHFUL, FILTER_EXCLUSION, SLOW, REGENERATION, COST, QUERY_DRIFT)
+SIGNALS: tuple[Signal, ...] = (
+    UNFAITHFUL,
+    FILTER_EXCLUSION,
+    SLOW,
+    REGENERATION,
+    COST,
+    QUERY_DRIFT,
+    RATE_DRIFT,
+)
 BY_NAME: dict[str, Signal] = {signal.name: signal for signal in SIGNALS}
 
 

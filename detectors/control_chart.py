@@ -223,7 +223,8 @@ def _resampled(
     span = np.arange(MONTH_DAYS * HOURS_A_DAY)
     found = np.empty((len(span), settings.replays))
     for index in range(settings.replays):
-        learnt = table[:, rng.integers(len(days), size=len(days))].reshape(2, -1)
+        # One day fewer: resampled means scatter as much as real ones only then (Efron, 1982, ch. 6: n - 1 of n).
+        learnt = table[:, rng.integers(len(days), size=len(days) - 1)].reshape(2, -1)
         fitted = fit_baseline(np.arange(learnt.shape[1]), learnt[0], learnt[1])
         lived = table[:, rng.integers(len(days), size=MONTH_DAYS)].reshape(2, -1)
         found[:, index] = _looks(fitted, span, lived[0], lived[1], settings.minimum_units)

@@ -23,6 +23,7 @@ from detectors.faithfulness import FaithfulnessCheck, FaithfulnessScorer
 from detectors.filter_exclusion import FilterExclusionCheck
 from detectors.lexical import LexicalScorer
 from detectors.operations import CostCheck, LatencyCheck, RegenerationCheck
+from detectors.rate_checks import EmptyRetrievalCheck, RefusalCheck, ThumbsDownCheck
 from monitor.announcing import Announcer, MeteredDelivery, Outbox
 from monitor.config import Config
 from monitor.drift import DriftWatch
@@ -32,6 +33,7 @@ from monitor.metrics import Clock, MeteredCollectors, Metrics
 from monitor.observing import Observer
 from monitor.overview import RELEASE, Overview
 from monitor.pipeline import Intake, Judging
+from monitor.rate_charts import RateCharts
 from monitor.rates import RateBoard
 from monitor.replaying import Replay
 from monitor.sampling import Sampler
@@ -68,7 +70,8 @@ def build_core(
     scorers = {judge.check.name: judge.check.scorer for judge in judges}
     rates = RateBoard(config.rates, config.control_band, scorers, metrics)
     drift = DriftWatch(config.units, config.query_drift, HashedNgramEncoder(), metrics)
-    observer = Observer(store, rates, drift, ChangeWatch(store.markers(1000)), metrics)
+    charts = RateCharts(config.rate_charts, config.rates.slices, store, metrics)
+    observer = Observer(store, rates, drift, charts, ChangeWatch(store.markers(1000)), metrics)
     observer.restore(now, config.rates.window_s)
     watch = Watch(
         watchable(config, scorers),
@@ -116,6 +119,9 @@ def build_judges(config: Config) -> list[Judge]:
         Judge(LatencyCheck(config.operations.latency_objective_s), sampled=False),
         Judge(CostCheck(config.operations.prices), sampled=False),
         Judge(RegenerationCheck(), sampled=False),
+        Judge(ThumbsDownCheck(), sampled=False),
+        Judge(RefusalCheck(), sampled=False),
+        Judge(EmptyRetrievalCheck(), sampled=False),
         Judge(FaithfulnessCheck(build_scorer(config), ranker=LexicalScorer(config.faithfulness.lexical))),
     ]
     if config.knowledge.catalogue is not None:

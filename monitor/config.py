@@ -51,6 +51,7 @@ from monitor.config_problems import (
     path_of,
     unknown_key,
 )
+from monitor.rate_charts import RateChartSettings
 from monitor.rates import RateSettings
 from monitor.sampling import SamplingSettings
 from monitor.store import StoreSettings
@@ -162,6 +163,9 @@ class Config(_Section):
     rates: RateSettings = Field(RateSettings(), description="How judgements become rates with intervals.")
     control_band: ControlBandSettings = Field(
         ControlBandSettings(), description="The band of the regeneration rate, learnt from the first answers."
+    )
+    rate_charts: RateChartSettings = Field(
+        RateChartSettings(), description="Control charts of rates by the hour, learnt over two weeks."
     )
     units: UnitSettings = Field(UnitSettings(), description="Query drift: which queries count as one unit.")
     query_drift: QueryDriftSettings = Field(

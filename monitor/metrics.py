@@ -145,6 +145,22 @@ class Metrics:
             "slice",
         )
         self.unusable = self._counter("findings_unusable", "Findings that no window may hold.", "check")
+        chart = ("rate", "slice")
+        charted = {
+            "statistic": "The control chart's statistic.",
+            "limit": "Where the control chart alarms; NaN while the baseline is collected.",
+            "baseline": "The rate expected at the last look; NaN before one.",
+            "baseline_days": "Days collected for the baseline; 0 once it is learnt.",
+        }
+        self.rate_chart = {
+            name: self._gauge(f"rate_chart_{name}", text, *chart) for name, text in charted.items()
+        }
+        self.rate_chart_state = self._gauge(
+            "rate_chart_state", "1 for the state the control chart is in, else 0.", *chart, "state"
+        )
+        self.rate_charts_refused = self._counter(
+            "rate_charts_refused", "Pairs of rate and slice not charted, because there are too many."
+        )
         drift = ("detector", "encoder")
         self.drift_p_value = self._gauge("drift_p_value", "Permutation p-value, for display only.", *drift)
         self.drift_statistic = self._gauge("drift_statistic", "Unbiased MMD squared of the windows.", *drift)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from alerts.signals import QUERY_DRIFT, REGENERATION
+from alerts.signals import QUERY_DRIFT, RATE_DRIFT, REGENERATION
 from collectors.feedback import LateFeedback
 from detectors.operations import asked_again
+from detectors.rate_checks import ThumbsDownCheck, disliked
 from monitor.drift import DriftWatch
 from monitor.markers import ChangeWatch
 from monitor.metrics import Metrics
+from monitor.rate_charts import RateCharts
 from monitor.rates import RateBoard
 from monitor.scoring import Judgement
 from monitor.store import ClosedRequest, Store, StoredFinding
@@ -23,11 +25,18 @@ class Observer:
     """Owned by the judging thread; `reason` and `not_scored` are asked by the watch too."""
 
     def __init__(
-        self, store: Store, rates: RateBoard, drift: DriftWatch, changes: ChangeWatch, metrics: Metrics
+        self,
+        store: Store,
+        rates: RateBoard,
+        drift: DriftWatch,
+        charts: RateCharts,
+        changes: ChangeWatch,
+        metrics: Metrics,
     ) -> None:
         self._store = store
         self._rates = rates
         self._drift = drift
+        self._charts = charts
         self._changes = changes
         self._metrics = metrics
 
@@ -65,14 +74,21 @@ class Observer:
             self._see(judgement, now)
 
     def hear(self, late: LateFeedback) -> bool:
-        """Take feedback on a request whose spans are gone: its answer was asked for again after all. The unit keeps
-        its time and weight. False where there is nothing to change."""
-        stored = self._store.finding(late.request_id, REGENERATION.check)
-        if stored is None or stored.finding.value != 0.0 or not asked_again(late.feedback):
+        """Take feedback on a request whose spans are gone: its answer was asked for again, or disliked,
+        after all. The unit keeps its time and weight. False where there is nothing to change."""
+        changed = [
+            self._revise(late.request_id, check)
+            for check, said in ((REGENERATION.check, asked_again), (ThumbsDownCheck.name, disliked))
+            if said(late.feedback)
+        ]
+        return any(changed)
+
+    def _revise(self, request_id: str, check: str) -> bool:
+        stored = self._store.finding(request_id, check)
+        if stored is None or stored.finding.value != 0.0:
             return False
         finding = replace(stored.finding, value=1.0, revision=stored.finding.revision + 1)
-        revised = replace(stored, finding=finding)
-        self._store.record([], [revised], at=stored.at)
+        self._store.record([], [replace(stored, finding=finding)], at=stored.at)
         self._rates.put(finding, stored.scorer, stored.at)
         return True
 
@@ -80,6 +96,7 @@ class Observer:
         """Let time pass: windows slide, units close, gauges move."""
         self._drift.tick(now)
         self._rates.publish(now)
+        self._charts.tick(now)
         self._metrics.heartbeat.set(now)
 
     def save(self, now: float) -> None:
@@ -95,6 +112,8 @@ class Observer:
         """What an alert on this signal should say first."""
         if signal == QUERY_DRIFT.name:
             return self._drift.reason()
+        if signal == RATE_DRIFT.name:
+            return self._charts.reason(slice_name)
         return self._rates.reason(signal, slice_name)
 
     def not_scored(self, signal: str, slice_name: str) -> dict[str, int]:

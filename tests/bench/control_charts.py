@@ -46,7 +46,7 @@ def textbook(kind: str, learnt: tuple[Floats, Floats], lived: tuple[Floats, Floa
     z = (bad / total - rates[phase]) / np.sqrt(rates[phase] * (1 - rates[phase]) / total)
     now = np.arange(len(lived[0])) % 24
     z_now = (lived[0] / lived[1] - rates[now]) / np.sqrt(rates[now] * (1 - rates[now]) / lived[1]) / z.std()
-    settings = ControlChartSettings(kind="ewma" if kind == "EWMA" else "cusum", sides="both")
+    settings = ControlChartSettings(kind="ewma" if kind == "EWMA" else "cusum", sides="both", reference=0.5)
     limit = np.array([2.962 if kind == "EWMA" else 5.0])
     sums, alarms = np.zeros((1, 2)), []
     for value in z_now:
@@ -103,7 +103,7 @@ OURS: dict[str, dict[str, object]] = {
 def main(trials: int) -> int:
     lines, missed = [], 0
     budget = NULL / (30 * 24)
-    for name in ("p-chart", "Laney p'", "EWMA", "CUSUM", *OURS):
+    for name in ("p-chart", "Laney p'", "EWMA", "CUSUM", *OURS):  # text-book ones look at both sides
         alarms, delay = measure(name, trials)
         ok = not name.startswith("ours") or alarms <= budget
         missed += not ok

@@ -27,6 +27,7 @@ from detectors.filter_exclusion import FilterExclusionCheck
 from detectors.finding import Finding, Outcome, TraceCheck
 from detectors.lexical import LexicalScorer
 from detectors.operations import CostCheck, LatencyCheck, RegenerationCheck, TokenPrice
+from detectors.rate_checks import EmptyRetrievalCheck, RefusalCheck, ThumbsDownCheck
 
 METADATA: Mapping[str, Mapping[str, object]] = {
     "d1": {"a": "x", "n": 3},
@@ -52,6 +53,9 @@ CHECKS: dict[str, Callable[[], TraceCheck]] = {
     "latency": lambda: LatencyCheck(2.0),
     "cost": lambda: CostCheck(PRICES),
     "regeneration": RegenerationCheck,
+    "thumbs_down": ThumbsDownCheck,
+    "refusal": RefusalCheck,
+    "empty_retrieval": EmptyRetrievalCheck,
 }
 
 words = st.sampled_from(
