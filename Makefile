@@ -75,9 +75,9 @@ clean:  ## remove everything that make made
 
 # alibi-detect holds numpy below 2 and transformers below 5; test-newest runs with what it forbids.
 .venv/full.stamp: pyproject.toml | .venv/bin/python
-	$(BIN)/python $(PIP_INSTALL) --editable '.[hhem,alibi,test,lint]'
+	$(BIN)/python $(PIP_INSTALL) --editable '.[hhem,alibi,embed,test,lint]'
 	touch $@ .venv/default.stamp
 
 .venv-newest/full.stamp: pyproject.toml | .venv-newest/bin/python
-	.venv-newest/bin/python $(PIP_INSTALL) --editable '.[hhem,test]'
+	.venv-newest/bin/python $(PIP_INSTALL) --editable '.[hhem,embed,test]'
 	touch $@

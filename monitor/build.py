@@ -18,12 +18,12 @@ from collectors.kafka_letters import TopicLetters
 from collectors.normalise import Normaliser
 from collectors.otlp_grpc import OtlpGrpcReceiver
 from collectors.otlp_http import OtlpHttpReceiver
-from detectors.embedding import HashedNgramEncoder
 from detectors.faithfulness import FaithfulnessCheck, FaithfulnessScorer
 from detectors.filter_exclusion import FilterExclusionCheck
 from detectors.lexical import LexicalScorer
 from detectors.operations import CostCheck, LatencyCheck, RegenerationCheck
 from detectors.rate_checks import EmptyRetrievalCheck, RefusalCheck, ThumbsDownCheck
+from detectors.sentence_encoder import query_encoder
 from monitor.announcing import Announcer, MeteredDelivery, Outbox
 from monitor.config import Config
 from monitor.drift import DriftWatch
@@ -69,7 +69,7 @@ def build_core(
     judges = build_judges(config)
     scorers = {judge.check.name: judge.check.scorer for judge in judges}
     rates = RateBoard(config.rates, config.control_band, scorers, metrics)
-    drift = DriftWatch(config.units, config.query_drift, HashedNgramEncoder(), metrics)
+    drift = DriftWatch(config.units, config.query_drift, query_encoder(config.query_encoder), metrics)
     charts = RateCharts(config.rate_charts, config.rates.slices, store, metrics)
     observer = Observer(store, rates, drift, charts, ChangeWatch(store.markers(1000)), metrics)
     observer.restore(now, config.rates.window_s)

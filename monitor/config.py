@@ -38,6 +38,7 @@ from detectors.hhem_files import HhemSettings
 from detectors.lexical import LexicalSettings
 from detectors.operations import OperationsSettings
 from detectors.query_drift import QueryDriftSettings
+from detectors.sentence_encoder import QueryEncoderSettings
 from detectors.units import UnitSettings
 from monitor.config_example import documented_yaml
 from monitor.config_file import ConfigFile, read_config_file
@@ -168,6 +169,9 @@ class Config(_Section):
         RateChartSettings(), description="Control charts of rates by the hour, learnt over two weeks."
     )
     units: UnitSettings = Field(UnitSettings(), description="Query drift: which queries count as one unit.")
+    query_encoder: QueryEncoderSettings = Field(
+        QueryEncoderSettings(), description="Query drift: what embeds queries that come without an embedding."
+    )
     query_drift: QueryDriftSettings = Field(
         QueryDriftSettings(), description="Query drift: windows and the false-alarm budget."
     )

@@ -60,10 +60,13 @@ class ComparisonSettings:
     seed: int = 0
 
 
-def compare(reference: Sample, current: Sample, settings: ComparisonSettings) -> Comparison:
-    """Compare two samples. Raises UnreadableSample where they have nothing in common that could be compared, or
+def compare(
+    reference: Sample, current: Sample, settings: ComparisonSettings, encoder: QueryEncoder | None = None
+) -> Comparison:
+    """Compare two samples; texts are encoded with `encoder` (the built-in one), even where vectors are beside them if
+    one is given. Raises UnreadableSample where they have nothing in common that could be compared, or
     vectors that cannot be."""
-    encoder = _encoder(reference, current)
+    encoder = _encoder(reference, current, encoder)
     before = _usable(reference, encoder, None)
     units = [before, _usable(current, encoder, before[0].vectors.shape[1])]
     rng = np.random.default_rng(settings.seed)
@@ -89,12 +92,12 @@ def compare(reference: Sample, current: Sample, settings: ComparisonSettings) ->
     )
 
 
-def _encoder(reference: Sample, current: Sample) -> QueryEncoder | None:
+def _encoder(reference: Sample, current: Sample, wanted: QueryEncoder | None) -> QueryEncoder | None:
     """None where both files hold vectors; texts are encoded where both hold texts."""
-    if reference.has_vectors and current.has_vectors:
+    if wanted is None and reference.has_vectors and current.has_vectors:
         return None
     if reference.has_texts and current.has_texts:
-        return HashedNgramEncoder()
+        return wanted or HashedNgramEncoder()
     raise UnreadableSample(
         f"{reference.path} and {current.path}: either every line of both holds a vector, or every line of both a text"
     )

@@ -121,3 +121,10 @@ def test_vectors_that_do_not_compare_are_refused(tmp_path: Path, capsys: pytest.
     assert "y.npy: vectors have 4 dimensions, not 3" in capsys.readouterr().err
     assert main(["drift", "test", str(tmp_path / "x.npy"), str(tmp_path / "nan.npy")]) == 2
     assert "nan.npy: row 0 is not finite" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_encoder_is_named(
+    usual: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["drift", "test", str(usual), str(usual), "--encoder", str(tmp_path)]) == 2
+    assert f"{tmp_path} holds none of model.onnx" in capsys.readouterr().err
