@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from collectors.anchors import WHOLE_TRACE
 from collectors.assembly_settings import AssemblyCounts, AssemblySettings
-from collectors.conventions import spoken_of
+from collectors.conventions import Spoken, spoken_of
 from collectors.feedback import LateFeedback, RequestIndex, Target, target_of, verdicts
 from collectors.open_trace import Assembled, OpenTrace
 from collectors.span import Receipt, Span, SpanBatch
@@ -55,7 +55,7 @@ class Assembler:
             if target is not None:
                 self._add_feedback(Waiting(span, target, batch.receipt, now))
                 continue
-            self._put(span.trace_id, span.span_id, span.parent_id, span, batch.receipt, now)
+            self._put(span.trace_id, span.span_id, span.parent_id, span, batch.receipt, now, spoken)
             for key in self._index.saw(span, spoken.refers, now) if spoken.refers else ():
                 if self._feedback:
                     self._join(key, now)
@@ -86,7 +86,14 @@ class Assembler:
         return ready
 
     def _put(
-        self, trace_id: str, key: str, parent: str | None, span: Span, receipt: Receipt | None, now: float
+        self,
+        trace_id: str,
+        key: str,
+        parent: str | None,
+        span: Span,
+        receipt: Receipt | None,
+        now: float,
+        spoken: Spoken,
     ) -> None:
         trace = self._open.get(trace_id) or self._closed.get(trace_id)
         if trace is None:
@@ -97,9 +104,10 @@ class Assembler:
             if trace.holds(key, span):
                 return
         waited, settled = bool(trace.fresh), trace.settled
-        self._count_held(trace, -1)
-        trace.put(key, parent, span, receipt, now)
-        self._count_held(trace, 1)
+        counts, spans, held = self.counts, len(trace.nodes), trace.held_bytes
+        trace.put(key, parent, span, receipt, now, spoken)
+        counts.open_spans += len(trace.nodes) - spans
+        counts.open_bytes += trace.held_bytes - held
         if not waited:
             self._closed.pop(trace_id, None)
             self._open[trace_id] = trace
@@ -139,7 +147,7 @@ class Assembler:
         assert trace_id is not None, "feedback is put only where its trace is known"
         key = span.span_id if span.trace_id == trace_id else f"{span.trace_id}:{span.span_id}"
         parent = target.span_id or WHOLE_TRACE
-        self._put(trace_id, key, parent, span, feedback.receipt, feedback.came_at)
+        self._put(trace_id, key, parent, span, feedback.receipt, feedback.came_at, spoken_of(span))
 
     def _add_late(self, feedback: Waiting, request_id: str) -> None:
         if self._on_late is None:

@@ -151,8 +151,12 @@ class RequestIndex:
         for key in keys:
             # A session's feedback is on its last answer, a response's on the span that gave it.
             span_id = span.span_id if key.startswith(_PER_RESPONSE) else None
-            self._keys[key] = _Remembered(now, span.trace_id, span_id)
-            self._keys.move_to_end(key)
+            known = self._keys.get(key)
+            if known is None:
+                self._keys[key] = _Remembered(now, span.trace_id, span_id)
+            else:  # nearly always told by the request's span before this one
+                known.came_at, known.trace_id, known.span_id = now, span.trace_id, span_id
+                self._keys.move_to_end(key)
         while len(self._keys) > 2 * self.capacity:
             self._keys.popitem(last=False)
             self.forgotten_early += 1

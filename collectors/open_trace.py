@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from collectors.anchors import Node, Request, requests_in
-from collectors.conventions import ANCHOR_KINDS, SpanKind, has_answer, kind_of, spoken_of
+from collectors.conventions import ANCHOR_KINDS, SpanKind, Spoken, has_answer, kind_of
 from collectors.span import Receipt, Span
 from collectors.trace import Flag
 
@@ -71,14 +71,16 @@ class OpenTrace:
         self._duplicates.add(key)
         return known.span == span
 
-    def put(self, key: str, parent: str | None, span: Span, receipt: Receipt | None, now: float) -> None:
-        """Take a span, in place of an earlier version of it, and hold the message that it came in."""
-        spoken = spoken_of(span)
+    def put(
+        self, key: str, parent: str | None, span: Span, receipt: Receipt | None, now: float, spoken: Spoken
+    ) -> None:
+        """Take a span, in place of an earlier version of it, and hold the message that it came in. `spoken` is what
+        `spoken_of` says of it."""
         kind = kind_of(span, spoken)
         known = self.nodes.get(key)
         if known is not None:
             self.held_bytes -= _held_bytes(known.span)
-        self.held_bytes += _held_bytes(span)
+        self.held_bytes += span.wire_bytes + _SPAN_BYTES
         self.nodes[key] = Node(key, parent, span, kind)
         if not self.fresh:
             self.opened_at = now

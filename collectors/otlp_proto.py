@@ -13,7 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
 from collectors.errors import SpanReason, SpanRefused, Undecodable
 from collectors.otlp_batch import BatchBuilder, Origin, status_code
-from collectors.otlp_limits import Caps, Limits, checked_time
+from collectors.otlp_limits import MAX_TIME_NS, Caps, Limits, checked_time
 from collectors.otlp_proto_values import WireAttributes, read_attributes
 from collectors.otlp_schema import MappedSpan
 from collectors.otlp_wire import RESOURCE, SCOPE, SPAN, WireShape, groups, prune
@@ -26,6 +26,7 @@ _FRAME_FIELDS = 64
 """How many it may have beside those."""
 _PRUNABLE_BYTES = 256 * 1024
 """A larger span that the parser refuses stays refused: taking it apart here would hold up the stream."""
+_parse = MappedSpan.FromString
 _SMALLEST_ENTRY = 2
 """Bytes of an attribute with nothing in it."""
 _ORIGINS = 128
@@ -46,7 +47,7 @@ def read_proto(raw: bytes, limits: Limits) -> SpanBatch:
         except SpanRefused as refused:
             builder.refuse(refused, len(group.spans))
             continue
-        builder.extend(group.spans, partial(_span, origin=origin, limits=limits))
+        builder.extend(group.spans, partial(_span, limits, origin))
     return builder.batch()
 
 
@@ -81,9 +82,12 @@ def _parsed(kind: Any, raw: bytes, shape: WireShape, limits: Limits) -> tuple[An
             raise SpanRefused(SpanReason.BAD_STRUCTURE, str(still)) from still
 
 
-def _span(raw: bytes, origin: Origin, limits: Limits) -> Span:
+def _span(limits: Limits, origin: Origin, raw: bytes) -> Span:
     """A span within the caps keeps its attributes in the parser's memory; of any other they are read at once."""
-    wire, raw = _parsed(MappedSpan, raw, SPAN, limits)
+    try:
+        wire = _parse(raw)
+    except DecodeError:
+        wire, raw = _parsed(MappedSpan, raw, SPAN, limits)
     fields = wire.attributes
     shape = named(tuple(fields))
     if not _is_within(raw, shape, limits):
@@ -114,14 +118,21 @@ def _read_at_once(raw: bytes, wire: Any, origin: Origin, limits: Limits) -> Span
 def _read(wire: Any, attributes: Mapping[str, AttributeValue], caps: Caps, origin: Origin, size: int) -> Span:
     parent, status, events, links = wire.parent_span_id, wire.status, wire.events, wire.links
     message, state = status.message, wire.trace_state
+    trace_id = _id(wire.trace_id, 16, SpanReason.BAD_TRACE_ID)
+    span_id = _id(wire.span_id, 8, SpanReason.BAD_SPAN_ID)
+    parent_id = _id(parent, 8, SpanReason.BAD_PARENT_ID) if any(parent) else None
+    start_ns, end_ns = wire.start_time_unix_nano, wire.end_time_unix_nano
+    if start_ns > MAX_TIME_NS or end_ns > MAX_TIME_NS:
+        checked_time(start_ns)
+        checked_time(end_ns)
     # By position, which takes a third of the time that twenty names take.
     return Span(
-        _id(wire.trace_id, 16, SpanReason.BAD_TRACE_ID),
-        _id(wire.span_id, 8, SpanReason.BAD_SPAN_ID),
-        _id(parent, 8, SpanReason.BAD_PARENT_ID) if any(parent) else None,
+        trace_id,
+        span_id,
+        parent_id,
         caps.name(wire.name),
-        checked_time(wire.start_time_unix_nano),
-        checked_time(wire.end_time_unix_nano),
+        start_ns,
+        end_ns,
         attributes,
         wire.kind,
         status_code(status.code),
@@ -129,7 +140,7 @@ def _read(wire: Any, attributes: Mapping[str, AttributeValue], caps: Caps, origi
         tuple(_events(caps, events)) if events else (),
         tuple(_links(caps, links)) if links else (),
         wire.dropped_attributes_count,
-        wire.dropped_events_count + max(0, len(events) - caps.limits.events),
+        wire.dropped_events_count + (max(0, len(events) - caps.limits.events) if events else 0),
         caps.text(state) if state else "",
         origin.resource,
         origin.scope,

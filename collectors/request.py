@@ -45,6 +45,7 @@ class RequestView:
         self.anchor = self.by_id.get(assembled.anchor_span_id)
         self.tops: list[Span] = []
         self._by_kind: dict[SpanKind | None, list[Span]] = {}
+        self._outermost: dict[SpanKind, list[Span]] = {}
         self._children: dict[str, list[Span]] = {}
         self._spoken: dict[str, Spoken] = {}
         for span in own:
@@ -77,10 +78,13 @@ class RequestView:
 
     def outermost(self, kind: SpanKind) -> list[Span]:
         """Spans of a kind that stand in no other of that kind: one step told at several depths counts once."""
-        found = self.of_kind(kind)
-        if len(found) < 2:
-            return found
-        return [span for span in found if not any(self.kind(up) is kind for up in self.above(span))]
+        found = self._outermost.get(kind)
+        if found is None:
+            found = self.of_kind(kind)
+            if len(found) > 1:
+                found = [one for one in found if not any(self.kind(up) is kind for up in self.above(one))]
+            self._outermost[kind] = found
+        return found
 
     def nearest_below(self, span: Span, kind: SpanKind) -> list[Span]:
         """The topmost spans of a kind under this one."""
