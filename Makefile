@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
 BIN := .venv/bin
 DEMO_ARGS ?=
 TEST_ARGS ?=
-# Benchmarks choose their own BLAS kernel: the one that numpy would take on this machine, unless BENCH_ENV names one.
+# Benchmarks run on the BLAS kernel that the program would name (monitor/blas_kernel.py), unless BENCH_ENV names one.
 ONE_THREAD := env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 BENCH_ENV ?=
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check

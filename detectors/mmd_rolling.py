@@ -35,6 +35,9 @@ from detectors.vectors import TooFewRows, Units
 from detectors.verdict import State
 
 _STATE_VERSION = 1
+_UNPACKED = 1_000_000
+"""Multiplications of a product that OpenBLAS does straight from its operands; larger ones it copies first, which for
+few columns costs as much as the product."""
 _ARRAYS = ("_to_labels", "_quadratic", "_linear", "_rows_linear")
 
 
@@ -77,16 +80,19 @@ class RollingMmd:
         self._origin = origin_of(units.rows)
         self._points = Points(units, self._origin)
         panel = kernel_panel(self.kernel, self._points, np.float32)
-        forms = quadratic_forms(panel, self._labels[:, : len(self._points)], len(self._points))
+        forms = quadratic_forms(panel, self._reference_labels, len(self._points))
         self._quadratic, self._linear = forms.quadratic, forms.linear
         """q and r, (bandwidths, B); r without the term of rho and w, and with it in `_rows_linear`."""
         self._rows_linear: Reals = np.zeros_like(forms.linear)
         self._start(forms.shift, forms.row_sums.sum(axis=1))
 
     def _take_labels(self, labels: Labels, window: int) -> None:
-        self.window = window
-        self._labels: Matrix = labels.astype(np.float32)
-        """(B, N): the long side first, which matrix products with few columns are fastest with."""
+        self.window, n = window, labels.shape[1] - window
+        self._reference_labels: Matrix = labels[:, :n].astype(np.float32)
+        self._window_labels: Matrix = labels[:, n:].astype(np.float32)
+        """(B, n) and (B, m): the long side first, which matrix products with few columns are fastest with."""
+        self._slot_labels = np.packbits(labels[:, n:].T, axis=1)
+        """(m, B / 8): those of one slot lie together."""
         shape = (self.kernel.bandwidths, self.window, labels.shape[0])
         self._to_labels: Matrix = np.zeros(shape, dtype=np.float32)
         """a, of each slot."""
@@ -113,16 +119,16 @@ class RollingMmd:
             self._take(self._rolling.push(batch))
 
     def _take(self, change: Change) -> None:
-        n = len(self._points)
-        slots, chosen = change.slots, self._labels[:, n + change.slots].T
+        slots, count = change.slots, len(self._reference_labels)
+        chosen = np.unpackbits(self._slot_labels[slots], axis=1, count=count).astype(np.float32)
         for i, (to_reference, window) in enumerate(zip(change.to_reference, change.window, strict=True)):
-            fresh, old = (self._labels[:, :n] @ to_reference.T).T, self._to_labels[i, slots]
+            fresh, old = _products(self._reference_labels, to_reference), self._to_labels[i, slots]
             gone, come = _column_sums(old), _column_sums(fresh)
             self._linear[i] += come - gone
             self._quadratic[i] += 2.0 * (_column_sums(fresh * chosen) - _column_sums(old * chosen))
             self._to_labels[i, slots] = fresh
 
-            products, among = (self._labels[:, n:] @ window.T).T, window[:, slots]
+            products, among = _products(self._window_labels, window), window[:, slots]
             self._quadratic[i] += 2.0 * _column_sums(products * chosen) - _column_sums(
                 chosen * (among @ chosen)
             )
@@ -147,20 +153,21 @@ class RollingMmd:
             return None
         observed = self.statistics()
         p, single = p_values(observed, self.permuted())
-        n, m, permutations = len(self._points), self.window, len(self._labels)
+        n, m, permutations = len(self._points), self.window, len(self._reference_labels)
         return MmdTest(float(observed[0]), p, self.kernel.gamma, n, m, permutations, single)
 
     def state(self) -> dict[str, npt.NDArray[np.generic] | float | int | str]:
         """Everything later answers depend on, as arrays and numbers."""
         sizes = self._points.sizes
+        labels = np.hstack([self._reference_labels, self._window_labels]).astype(np.bool_)
         state = self._rolling.state() | {
             "version": _STATE_VERSION,
             "reference": np.array(self._points.rows),
             "reference_sizes": np.empty(0, dtype=np.int64) if sizes is None else sizes.copy(),
             "origin": self._origin.copy(),
             "gamma": self.kernel.gamma,
-            "labels": np.packbits(self._labels.astype(np.bool_), axis=1),
-            "permuted_units": self._labels.shape[1],
+            "labels": np.packbits(labels, axis=1),
+            "permuted_units": labels.shape[1],
             "shift": self._shift.copy(),
             "own_total": self._own_total.copy(),
         }
@@ -209,6 +216,18 @@ def _single(units: Units) -> Units:
     return Units(rows.astype(np.float32), units.sizes)
 
 
+def _products(labels: Matrix, changes: Matrix) -> Matrix:
+    """changes @ labels.T, (b, B)."""
+    if len(changes) == 1:
+        single: Matrix = labels @ changes[0]
+        return single[None]
+    products = np.empty((len(labels), len(changes)), dtype=np.float32)
+    rows = max(_UNPACKED // changes.size, 1)
+    for start in range(0, len(labels), rows):
+        np.matmul(labels[start : start + rows], changes.T, out=products[start : start + rows])
+    return products.T
+
+
 def _column_sums(rows: Matrix) -> Reals:
-    total: Reals = rows.sum(axis=0, dtype=np.float64)
+    total: Reals = rows.sum(axis=0, dtype=np.float64) if len(rows) > 1 else rows[0].astype(np.float64)
     return total

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from detectors.hhem_files import CheckpointError
-from monitor import dead_letters
+from monitor import BLAS_KERNEL, dead_letters
 from monitor.config import Config, ConfigError, example_yaml, json_schema, load
 from monitor.drift_tools import command as drift_tools
 from monitor.knowledge import KnowledgeError
@@ -34,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if level != "debug":
         logging.getLogger("kafka").setLevel(logging.WARNING)  # it tells of every fetch of metadata
+    if BLAS_KERNEL is not None:
+        logging.getLogger(__name__).info("OpenBLAS kernel %s, by the processor's flags", BLAS_KERNEL)
     try:
         return int(arguments.command(arguments))
     except BrokenPipeError:  # the reader has had enough: `groundwatch inspect ... | head`

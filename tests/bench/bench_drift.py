@@ -20,6 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import monitor  # noqa: F401 (names the BLAS kernel, as the program does, before numpy is imported)
+
+# isort: split
 import numpy as np
 
 from detectors.mmd import permutation_test
