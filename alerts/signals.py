@@ -93,6 +93,13 @@ RATE_DRIFT = Signal(
     "a rate has left its usual course for the hour, by its control chart",
     phrase="a rate has left its usual course",
 )
+ENCODER_CHANGE = Signal(
+    "encoder_change",
+    Kind.ALARM,
+    "1",
+    "the encoder of the queries gives other vectors than before, under the same name",
+    phrase="the encoder gives other vectors than before, under the same name",
+)
 
 SIGNALS: tuple[Signal, ...] = (
     UNFAITHFUL,
@@ -102,6 +109,7 @@ SIGNALS: tuple[Signal, ...] = (
     COST,
     QUERY_DRIFT,
     RATE_DRIFT,
+    ENCODER_CHANGE,
 )
 BY_NAME: dict[str, Signal] = {signal.name: signal for signal in SIGNALS}
 

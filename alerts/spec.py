@@ -140,5 +140,6 @@ DEFAULT_GUARDRAILS: tuple[GuardrailSpec, ...] = (
     ),
     GuardrailSpec(name="cost", signal="cost_per_query_usd", title="Cost of a query", objective=0.05),
     GuardrailSpec(name="query_drift", signal="query_drift", title="Query drift", hold_s=0),
+    GuardrailSpec(name="encoder_change", signal="encoder_change", title="Changed encoder", hold_s=0),
 )
 """The minimal set, on by default."""

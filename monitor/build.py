@@ -27,6 +27,7 @@ from detectors.sentence_encoder import query_encoder
 from monitor.announcing import Announcer, MeteredDelivery, Outbox
 from monitor.config import Config
 from monitor.drift import DriftWatch
+from monitor.encoder_watch import EncoderWatch
 from monitor.knowledge import JsonlCatalogue, JsonlGoldenSet
 from monitor.markers import ChangeWatch
 from monitor.metrics import Clock, MeteredCollectors, Metrics
@@ -69,9 +70,11 @@ def build_core(
     judges = build_judges(config)
     scorers = {judge.check.name: judge.check.scorer for judge in judges}
     rates = RateBoard(config.rates, config.control_band, scorers, metrics)
-    drift = DriftWatch(config.units, config.query_drift, query_encoder(config.query_encoder), metrics)
+    encoder = query_encoder(config.query_encoder)
+    drift = DriftWatch(config.units, config.query_drift, encoder, metrics)
+    encoders = EncoderWatch(config.encoder_watch, encoder, metrics)
     charts = RateCharts(config.rate_charts, config.rates.slices, store, metrics)
-    observer = Observer(store, rates, drift, charts, ChangeWatch(store.markers(1000)), metrics)
+    observer = Observer(store, rates, drift, encoders, charts, ChangeWatch(store.markers(1000)), metrics)
     observer.restore(now, config.rates.window_s)
     watch = Watch(
         watchable(config, scorers),

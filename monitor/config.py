@@ -52,6 +52,7 @@ from monitor.config_problems import (
     path_of,
     unknown_key,
 )
+from monitor.encoder_watch import EncoderWatchSettings
 from monitor.rate_charts import RateChartSettings
 from monitor.rates import RateSettings
 from monitor.sampling import SamplingSettings
@@ -171,6 +172,9 @@ class Config(_Section):
     units: UnitSettings = Field(UnitSettings(), description="Query drift: which queries count as one unit.")
     query_encoder: QueryEncoderSettings = Field(
         QueryEncoderSettings(), description="Query drift: what embeds queries that come without an embedding."
+    )
+    encoder_watch: EncoderWatchSettings = Field(
+        EncoderWatchSettings(), description="Whether the encoder still gives the vectors that it gave."
     )
     query_drift: QueryDriftSettings = Field(
         QueryDriftSettings(), description="Query drift: windows and the false-alarm budget."

@@ -176,6 +176,16 @@ class Metrics:
             "drift_queries_skipped", "Queries not compared, by reason.", "reason"
         )
 
+        probed = {
+            "mean_cosine": "Mean cosine of the probes' vectors to those pinned; 1 where nothing changed.",
+            "min_cosine": "Least cosine of a probe's vector to the one pinned.",
+            "overlap": "Mean share of a probe's nearest 10 that it still has.",
+            "gram_change": "Root mean square change of the probes' inner products; 0 for a rotated basis.",
+        }
+        self.encoder_probes = {
+            name: self._gauge(f"encoder_probe_{name}", text, "encoder") for name, text in probed.items()
+        }
+
     def _guardrails(self) -> None:
         labels = ("guardrail", "slice")
         self.guardrail_state = self._gauge(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from alerts.signals import QUERY_DRIFT, RATE_DRIFT, REGENERATION
+from alerts.signals import ENCODER_CHANGE, QUERY_DRIFT, RATE_DRIFT, REGENERATION
 from collectors.feedback import LateFeedback
 from detectors.operations import asked_again
 from detectors.rate_checks import ThumbsDownCheck, disliked
 from monitor.drift import DriftWatch
+from monitor.encoder_watch import EncoderWatch
 from monitor.markers import ChangeWatch
 from monitor.metrics import Metrics
 from monitor.rate_charts import RateCharts
@@ -18,6 +19,7 @@ from monitor.scoring import Judgement
 from monitor.store import ClosedRequest, Store, StoredFinding
 
 _DRIFT_STATE = "query_drift/"
+_ENCODER_STATE = "encoder_watch"
 _BAND_STATE = "control_band/regeneration"
 
 
@@ -29,6 +31,7 @@ class Observer:
         store: Store,
         rates: RateBoard,
         drift: DriftWatch,
+        encoders: EncoderWatch,
         charts: RateCharts,
         changes: ChangeWatch,
         metrics: Metrics,
@@ -36,6 +39,7 @@ class Observer:
         self._store = store
         self._rates = rates
         self._drift = drift
+        self._encoders = encoders
         self._charts = charts
         self._changes = changes
         self._metrics = metrics
@@ -54,6 +58,9 @@ class Observer:
             state = self._store.load_state(name)
             if state is not None:
                 self._drift.restore(name.removeprefix(_DRIFT_STATE), state)
+        pinned = self._store.load_state(_ENCODER_STATE)
+        if pinned is not None:
+            self._encoders.restore(pinned)
         return count
 
     def observe(self, judged: Sequence[Judgement], now: float) -> None:
@@ -95,6 +102,7 @@ class Observer:
     def tick(self, now: float) -> None:
         """Let time pass: windows slide, units close, gauges move."""
         self._drift.tick(now)
+        self._encoders.tick(now)
         self._rates.publish(now)
         self._charts.tick(now)
         self._metrics.heartbeat.set(now)
@@ -103,7 +111,9 @@ class Observer:
         """Keep what cannot be rebuilt from findings: windows, references and their sequential evidence."""
         for version, state in self._drift.states().items():
             self._store.save_state(_DRIFT_STATE + version, state, now)
-
+        pinned = self._encoders.state()
+        if pinned is not None:
+            self._store.save_state(_ENCODER_STATE, pinned, now)
         if self._rates.band.limits is not None:
             low, high = self._rates.band.limits
             self._store.save_state(_BAND_STATE, {"low": low, "high": high}, now)
@@ -112,6 +122,8 @@ class Observer:
         """What an alert on this signal should say first."""
         if signal == QUERY_DRIFT.name:
             return self._drift.reason()
+        if signal == ENCODER_CHANGE.name:
+            return self._encoders.reason()
         if signal == RATE_DRIFT.name:
             return self._charts.reason(slice_name)
         return self._rates.reason(signal, slice_name)
@@ -131,5 +143,6 @@ class Observer:
         if trace.duration_s is not None:
             self._metrics.request_seconds.labels(trace.slices.get("service", "")).observe(trace.duration_s)
         self._drift.put(trace, now)
+        self._encoders.put(trace, now)
         for marker in self._changes.put(trace, now):
             self._store.add_marker(marker)

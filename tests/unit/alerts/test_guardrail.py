@@ -298,6 +298,7 @@ def test_the_defaults_are_the_minimal_set_and_watch_known_signals() -> None:
         "regeneration",
         "cost",
         "query_drift",
+        "encoder_change",
     ]
     # Control charts need two weeks before they say anything: who wants to be paged by them asks for it.
     assert set(BY_NAME) - {spec.signal for spec in DEFAULT_GUARDRAILS} == {"rate_drift"}
