@@ -26,13 +26,15 @@ _FRAME_FIELDS = 64
 """How many it may have beside those."""
 _PRUNABLE_BYTES = 256 * 1024
 """A larger span that the parser refuses stays refused: taking it apart here would hold up the stream."""
-_parse = MappedSpan.FromString
 _SMALLEST_ENTRY = 2
 """Bytes of an attribute with nothing in it."""
 _ORIGINS = 128
 """Resources and scopes remembered at most: a process sends the same with each message."""
 _ORIGIN_BYTES = 8 * 1024
 """A larger one is not remembered, so that what is remembered stays small."""
+
+_NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
+_parse = MappedSpan.FromString
 
 
 def read_proto(raw: bytes, limits: Limits) -> SpanBatch:
@@ -118,9 +120,9 @@ def _read_at_once(raw: bytes, wire: Any, origin: Origin, limits: Limits) -> Span
 def _read(wire: Any, attributes: Mapping[str, AttributeValue], caps: Caps, origin: Origin, size: int) -> Span:
     parent, status, events, links = wire.parent_span_id, wire.status, wire.events, wire.links
     message, state = status.message, wire.trace_state
-    trace_id = _id(wire.trace_id, 16, SpanReason.BAD_TRACE_ID)
-    span_id = _id(wire.span_id, 8, SpanReason.BAD_SPAN_ID)
-    parent_id = _id(parent, 8, SpanReason.BAD_PARENT_ID) if any(parent) else None
+    trace_id = _id(wire.trace_id, _NO_TRACE, SpanReason.BAD_TRACE_ID)
+    span_id = _id(wire.span_id, _NO_SPAN, SpanReason.BAD_SPAN_ID)
+    parent_id = _id(parent, _NO_SPAN, SpanReason.BAD_PARENT_ID) if parent and any(parent) else None
     start_ns, end_ns = wire.start_time_unix_nano, wire.end_time_unix_nano
     if start_ns > MAX_TIME_NS or end_ns > MAX_TIME_NS:
         checked_time(start_ns)
@@ -150,9 +152,9 @@ def _read(wire: Any, attributes: Mapping[str, AttributeValue], caps: Caps, origi
     )
 
 
-def _id(raw: bytes, size: int, reason: SpanReason) -> str:
-    if len(raw) != size or not any(raw):
-        raise SpanRefused(reason, f"{raw[:32].hex() or 'empty'}: {size} bytes, not all zero, are needed")
+def _id(raw: bytes, none: bytes, reason: SpanReason) -> str:
+    if len(raw) != len(none) or raw == none:
+        raise SpanRefused(reason, f"{raw[:32].hex() or 'empty'}: {len(none)} bytes, not all zero, are needed")
     return raw.hex()
 
 

@@ -48,18 +48,20 @@ class RequestView:
         self._outermost: dict[SpanKind, list[Span]] = {}
         self._children: dict[str, list[Span]] = {}
         self._spoken: dict[str, Spoken] = {}
-        for span in own:
-            self._place(span)
+        self._place(own)
         self.spans = self._believed(own)
         self._rules = together(tuple(self._spoken[span.span_id] for span in self.spans))
 
-    def _place(self, span: Span) -> None:
-        self._by_kind.setdefault(self.kinds[span.span_id], []).append(span)
-        self._spoken[span.span_id] = spoken_of(span)
-        if span.parent_id is None or span.parent_id not in self.by_id:
-            self.tops.append(span)
-        elif span.parent_id != span.span_id:
-            self._children.setdefault(span.parent_id, []).append(span)
+    def _place(self, own: Sequence[Span]) -> None:
+        kinds, by_id, by_kind, children = self.kinds, self.by_id, self._by_kind, self._children
+        for span in own:
+            span_id, parent_id = span.span_id, span.parent_id
+            by_kind.setdefault(kinds[span_id], []).append(span)
+            self._spoken[span_id] = spoken_of(span)
+            if parent_id is None or parent_id not in by_id:
+                self.tops.append(span)
+            elif parent_id != span_id:
+                children.setdefault(parent_id, []).append(span)
 
     def kind(self, span: Span) -> SpanKind | None:
         """What the span did."""
