@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import platform
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,18 +131,32 @@ class EncoderWatch:
             return None
         return {
             "encoder": self._encoder.name,
+            "processor": _processor(),
             "texts": "\n".join(self._texts),
             "pinned": self._pinned,
             "since": math.nan if self._alarm is None else self._alarm.since,
+            "said": "" if self._alarm is None else self._alarm.said,
         }
 
     def restore(self, state: State) -> None:
-        """Take up the pinned vectors, if they are this encoder's and of these probes; else they are pinned anew."""
-        same = str(np.asarray(state.get("encoder", "")).item()) == self._encoder.name
-        if same and str(np.asarray(state.get("texts", "")).item()) == "\n".join(self._texts):
-            self._pinned = np.array(state["pinned"], dtype=np.float32)
-            since = float(np.asarray(state["since"]).item())
-            self._alarm = None if math.isnan(since) else _Alarm(since, f"encoder = {self._encoder.name}")
+        """Take up the pinned vectors, if they are this encoder's and of these probes; else they are pinned anew.
+
+        Vectors of another kind of processor are not compared: int8 kernels round each in their way.
+        """
+        mine = {
+            "encoder": self._encoder.name,
+            "processor": _processor(),
+            "texts": "\n".join(self._texts),
+        }
+        stored = {name: str(np.asarray(state.get(name, "")).item()) for name in (*mine, "said")}
+        if (
+            any(stored[name] != value for name, value in mine.items())
+            or not {"pinned", "since"} <= state.keys()
+        ):
+            return
+        self._pinned = np.array(state["pinned"], dtype=np.float32)
+        since = float(np.asarray(state["since"]).item())
+        self._alarm = None if math.isnan(since) else _Alarm(since, stored["said"])
 
     def _probe(self, now: float) -> None:
         vectors = self._encoder.encode(self._texts)
@@ -177,6 +192,16 @@ class EncoderWatch:
         gauges["min_cosine"].labels(name).set(report.min_cosine)
         gauges["overlap"].labels(name).set(report.overlap)
         gauges["gram_change"].labels(name).set(report.gram_change)
+
+
+def _processor() -> str:
+    """The model of the processor; its architecture where the system does not say more."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 def read_probes(path: Path) -> list[str]:

@@ -97,6 +97,23 @@ def test_what_was_pinned_outlives_a_restart(store: Store) -> None:
     assert _reading(metrics) == 1.0
 
 
+def test_an_alarm_outlives_a_restart_with_its_reason_and_a_damaged_state_is_no_state() -> None:
+    encoder = Redeployed()
+    watch = EncoderWatch(SETTINGS, encoder, Metrics())
+    watch.tick(0.0)
+    encoder.upgrade()
+    watch.tick(60.0)
+    state = watch.state()
+    assert state is not None
+    after = EncoderWatch(SETTINGS, encoder, Metrics())
+    after.restore(state)
+    assert after.reason() == watch.reason()
+    for lost in state:
+        damaged = EncoderWatch(SETTINGS, encoder, Metrics())
+        damaged.restore({name: value for name, value in state.items() if name != lost})
+        assert not damaged.alarms() or lost == "said"
+
+
 def test_other_probes_or_another_encoder_start_anew(tmp_path: Path) -> None:
     encoder = Redeployed()
     watch = EncoderWatch(SETTINGS, encoder, Metrics())
