@@ -1,99 +1,122 @@
-"""An alarm over repeated tests that keeps a false-alarm budget.
+"""Alarms over conformal p-values, one a unit, in units of the run length that was measured for them.
 
-A test repeated for ever rejects for ever: p <= 0.05 alarms on every unshifted stream sooner or later. So each
-p-value is turned into an e-value, whose expectation is at most 1 where nothing moved (Vovk & Wang 2021,
-"E-values: calibration, combination and applications", Annals of Statistics 49), and the e-values go into a
-Shiryaev-Roberts e-detector (Shin, Ramdas & Rinaldo 2022, "E-detectors", arXiv:2203.03532):
+A p-value looked at for ever is small sooner or later. So each unit's p is bet on: f(p) with a decreasing density f is
+an e-value, whose expectation is at most 1 where nothing moved (Vovk & Wang 2021, "E-values: calibration, combination
+and applications", Annals of Statistics 49). The e-values go into one of two statistics, each of which may start at
+any moment at no cost:
 
-    M_t = (M_{t-1} + 1) e_t,  alarm when M_t >= c;  without a shift the expected number of tests to an alarm
-    is >= c.
+    Shiryaev-Roberts  R_t = (1 + R_{t-1}) e_t       (Shin, Ramdas & Rinaldo 2022, "E-detectors", arXiv:2203.03532)
+    CUSUM             C_t = max(1, C_{t-1}) e_t     (Page 1954; on conformal p-values: Vovk et al. 2021, "Retrain or not
+                                                     retrain: conformal test martingales for change-point detection")
 
-The bound asks for E[e_t | the past] <= 1. p-values of disjoint windows against ONE reference do not quite
-have that: given the reference they are a little too small for some references and too large for others, so
-the budget holds on average over references and only roughly for a given one; the larger the reference beside
-the window, the better.
+What is lost where the shift is not the one bet on is made up by a mixture over bets: the mean of the statistics is
+again such a statistic. The theory's run length asks for e-values of expectation 1 given the past; one fixed reference
+gives that only on average over references. So the level that alarms comes from run lengths measured on the reference
+itself (`run_length.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1, inf, log, log1p
+from enum import StrEnum
+from math import inf, log
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+Reals = npt.NDArray[np.float64]
 _LN10 = log(10.0)
-_HEADROOM = 2.0 * _LN10
-"""The statistic is capped at a hundred times the threshold, so that it comes down again after a long
-shift."""
-_SERIES_BELOW = 1e-3
 
 
-def p_to_e(p: float) -> float:
-    """The e-value of a p-value: the calibrators kappa p^(kappa - 1) mixed over kappa in (0, 1).
+class Rule(StrEnum):
+    """How e-values add up to evidence."""
 
-    Equals (1 - p + p ln p) / (p (ln p)^2) (Vovk & Wang 2021, equation 2), here with u = -ln p as (e^u - 1 -
-    u) / u^2. Decreasing in p, 1/2 at p = 1, and of expectation 1 for a uniform p.
+    SHIRYAEV_ROBERTS = "shiryaev_roberts"
+    CUSUM = "cusum"
 
-    >>> round(p_to_e(0.001), 2), p_to_e(1.0)
-    (20.79, 0.5)
+
+@dataclass(frozen=True, slots=True)
+class Bets:
+    """Densities of p where a shift has moved some of the units, each a likelihood ratio against the uniform.
+
+    `steps` are pairs (share, top): that share has moved, and its p-values lie below the top:
+    f(p) = 1 - share + share/top [p <= top]. Where `power` is given, one more: f(p) = power p^(power - 1). Bounded bets
+    are what a finite reference supports: the smaller the share, the larger the reference must be.
+
+    >>> Bets(((0.1, 0.05),), 0.5).log(np.array([1.0, 0.01])).round(3).tolist()
+    [[-0.105, -0.693], [1.065, 1.609]]
     """
-    if not 0.0 < p <= 1.0:
-        raise ValueError(f"{p} is no p-value of a permutation test: those lie above 0 and up to 1")
-    u = -log(p)
-    if u < _SERIES_BELOW:
-        return 0.5 + u / 6.0 + u * u / 24.0
-    return (expm1(u) - u) / (u * u)
+
+    steps: tuple[tuple[float, float], ...]
+    power: float | None = None
+
+    @classmethod
+    def down_to(cls, smallest_share: float) -> Bets:
+        """The mixture that looks for shifts of at least this share of the units."""
+        return cls(tuple(step for step in _STEPS if step[0] >= smallest_share), _POWER)
+
+    def __len__(self) -> int:
+        return len(self.steps) + (self.power is not None)
+
+    def log(self, p: npt.NDArray[np.floating[Any]]) -> Reals:
+        """ln f(p), shape (*p.shape, bets); 0, which is no bet, where p is NaN."""
+        p = np.asarray(p, dtype=np.float64)
+        share, top = np.array(self.steps, dtype=np.float64).reshape(-1, 2).T
+        logs: Reals = np.where(p[..., None] <= top, np.log1p(share / top - share), np.log1p(-share))
+        if self.power is not None:
+            rises = np.log(self.power) + (self.power - 1.0) * np.log(p)
+            logs = np.concatenate([logs, rises[..., None]], axis=-1)
+        return np.where(np.isnan(p)[..., None], 0.0, logs)
+
+
+_STEPS = ((0.3, 0.2), (0.1, 0.05), (0.04, 0.05))
+_POWER = 0.6
+
+
+def start(rule: Rule, shape: tuple[int, ...]) -> Reals:
+    """The logarithm of the statistics before the first unit."""
+    return np.full(shape, -inf if rule is Rule.SHIRYAEV_ROBERTS else 0.0)
+
+
+def advance(rule: Rule, logs: Reals, log_e: Reals) -> Reals:
+    """The logarithm of the statistics one unit later."""
+    before = np.logaddexp(0.0, logs) if rule is Rule.SHIRYAEV_ROBERTS else np.maximum(logs, 0.0)
+    after: Reals = before + log_e
+    return after
+
+
+def mixed(logs: Reals) -> Reals:
+    """The logarithm of the mean over the last axis."""
+    mean: Reals = np.logaddexp.reduce(logs, axis=-1) - log(logs.shape[-1])
+    return mean
 
 
 @dataclass(slots=True)
 class SequentialAlarm:
-    """A Shiryaev-Roberts alarm over p-values of disjoint windows. Its fields are its whole state: plain
-    numbers.
+    """One mixture's statistic and its latch. `logs` and `alarm` are its whole state.
 
-    `run_length` is the budget: at least that many tests, on average, from one (re)start to a false alarm. The
-    alarm latches; it clears after `quiet_tests` tests in a row with p > `quiet_above`, and the statistic
-    starts anew.
-
-    >>> alarm = SequentialAlarm(run_length=1000.0, quiet_tests=3)
-    >>> [alarm.update(0.001) for _ in range(3)]
-    [False, False, True]
-    >>> [alarm.update(0.5) for _ in range(3)]
-    [True, True, False]
+    The alarm latches at the limit and clears, starting anew, when the statistic has fallen to a fiftieth of it; it is
+    never let above four times the limit, so that it comes down in good time.
     """
 
-    run_length: float
-    quiet_tests: int = 3
-    quiet_above: float = 0.1
-    log_one_plus: float = 0.0
-    """ln(1 + M): finite at the start, where M = 0, and where M is too large for a float."""
+    rule: Rule
+    logs: Reals
     alarm: bool = False
-    quiet: int = 0
-    """How many tests in a row were quiet."""
-
-    def __post_init__(self) -> None:
-        if not 1.0 < self.run_length < inf or self.quiet_tests < 1:
-            raise ValueError("an alarm needs a run length above 1 test and at least one quiet test to clear")
 
     @property
-    def evidence(self) -> float:
-        """log10(1 + M); 0 at the start."""
-        return self.log_one_plus / _LN10
+    def level(self) -> float:
+        """The logarithm of the mixture."""
+        return float(mixed(self.logs))
 
-    @property
-    def threshold(self) -> float:
-        """log10(1 + run_length), what `evidence` must reach."""
-        return log1p(self.run_length) / _LN10
-
-    def update(self, p_value: float) -> bool:
-        """Take the next disjoint window's p-value and say whether the alarm is on."""
-        step = self.log_one_plus + log(p_to_e(p_value))
-        limit = log1p(self.run_length)
-        self.log_one_plus = min(_log1p_exp(step), limit + _HEADROOM)
-        self.quiet = self.quiet + 1 if p_value > self.quiet_above else 0
-        if self.log_one_plus >= limit:
+    def update(self, log_e: Reals, limit: float) -> bool:
+        """Take one unit's ln e, shape as `logs`, and say whether the alarm is on at this limit."""
+        self.logs = np.minimum(advance(self.rule, self.logs, log_e), limit + _HEADROOM)
+        if self.level >= limit:
             self.alarm = True
-        if self.alarm and self.quiet >= self.quiet_tests:
-            self.alarm, self.log_one_plus = False, 0.0
+        elif self.alarm and self.level <= limit - _CLEARS:
+            self.alarm, self.logs = False, start(self.rule, self.logs.shape)
         return self.alarm
 
 
-def _log1p_exp(x: float) -> float:
-    return x + log1p(exp(-x)) if x > 0.0 else log1p(exp(x))
+_HEADROOM, _CLEARS = log(4.0), log(50.0)

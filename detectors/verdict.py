@@ -20,7 +20,8 @@ class DriftVerdict:
     """One comparison of the current window with the reference.
 
     `p_value` is for display; only `alarm` may page, and only a sequential statistic with a false-alarm budget sets it.
-    `evidence` is that statistic in log10 and `threshold` its limit in log10.
+    `evidence` is log10 of the units in which that statistic comes so high once without a shift, and `threshold` its
+    limit in log10 (NaN where none is set). `lower` and `upper` are the statistic's interval, where it has one.
     """
 
     detector: str
@@ -31,6 +32,8 @@ class DriftVerdict:
     alarm: bool
     evidence: float
     threshold: float
+    lower: float | None = None
+    upper: float | None = None
 
 
 class DriftDetector(Protocol):
@@ -40,8 +43,8 @@ class DriftDetector(Protocol):
         """Take the reference window, shape (n, d)."""
         ...
 
-    def push(self, unit: Vectors) -> None:
-        """Add one unit's rows, shape (rows, d), to the current window; the oldest make room."""
+    def push(self, unit: Vectors, now: float = 0.0) -> None:
+        """Add one closed unit's rows, shape (rows, d), to the current window; the oldest make room."""
         ...
 
     def test(self) -> DriftVerdict | None:

@@ -34,10 +34,10 @@ from collectors.normalise import NormaliseSettings
 from collectors.otlp_grpc import OtlpGrpcSettings
 from collectors.otlp_http import OtlpHttpSettings
 from detectors.control_band import ControlBandSettings
+from detectors.drift_settings import QueryDriftSettings
 from detectors.hhem_files import HhemSettings
 from detectors.lexical import LexicalSettings
 from detectors.operations import OperationsSettings
-from detectors.query_drift import QueryDriftSettings
 from detectors.sentence_encoder import QueryEncoderSettings
 from detectors.units import UnitSettings
 from monitor.config_example import documented_yaml

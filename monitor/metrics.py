@@ -162,9 +162,34 @@ class Metrics:
             "rate_charts_refused", "Pairs of rate and slice not charted, because there are too many."
         )
         drift = ("detector", "encoder")
-        self.drift_p_value = self._gauge("drift_p_value", "Permutation p-value, for display only.", *drift)
-        self.drift_statistic = self._gauge("drift_statistic", "Unbiased MMD squared of the windows.", *drift)
-        self.drift_evidence = self._gauge("drift_evidence_log10", "Sequential evidence, log10.", *drift)
+        self.drift_p_value = self._gauge(
+            "drift_p_value", "p-value of the current window, for display only.", *drift
+        )
+        self.drift_statistic = self._gauge(
+            "drift_statistic",
+            "Unbiased MMD squared of the windows; share of far queries for novelty.",
+            *drift,
+        )
+        self.drift_evidence = self._gauge(
+            "drift_evidence_log10",
+            "log10 of the units in which the sequential statistic is so high once without a shift.",
+            *drift,
+        )
+        self.drift_threshold = self._gauge("drift_threshold_log10", "Evidence that alarms.", *drift)
+        self.drift_run_length = self._gauge(
+            "drift_run_length_units",
+            "Units to a false alarm: as budgeted, and what one reference in ten of this size does not reach.",
+            *drift,
+            "which",
+        )
+        self.drift_standing = self._gauge(
+            "drift_standing", "1 for how far the detector's alarm is, else 0.", *drift, "standing"
+        )
+        self.drift_reference_needed = self._gauge(
+            "drift_reference_needed_units",
+            "Units that the reference still has to reach; 0 once it suffices.",
+            *drift,
+        )
         self.drift_rows = self._gauge("drift_window_rows", "Rows in a window.", *drift, "window")
         self.drift_encoders_forgotten = self._counter(
             "drift_encoders_forgotten", "Encoder versions whose windows made room for newer ones."

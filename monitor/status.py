@@ -45,16 +45,26 @@ class GuardrailStatus(_Frozen):
 
 
 class DriftStatus(_Frozen):
-    """One drift detector's last comparison and its recent history (estimate = evidence in log10)."""
+    """One drift detector's last comparison and its recent history (estimate = evidence in log10).
+
+    Run lengths are units from one false alarm to the next: as budgeted, and what one reference in ten would not reach.
+    """
 
     detector: str
     statistic: float | None
     p_value: float | None
     evidence: float | None
-    threshold: float
+    threshold: float | None
     reference_size: int
     current_size: int
     alarm: bool
+    lower: float | None = None
+    upper: float | None = None
+    standing: str = "armed"
+    """`collecting`, `measuring`, `reference_too_small`: it cannot alarm yet, `note` says why; or `armed`."""
+    note: str = ""
+    run_length: float | None = None
+    run_length_one_in_ten: float | None = None
     history: tuple[Point, ...] = ()
 
 

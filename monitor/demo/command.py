@@ -9,7 +9,7 @@ from collectors.otlp_grpc import OtlpGrpcReceiver
 from monitor.build import build_sidecar
 from monitor.config import Config
 from monitor.demo.run import parse_duration, run_demo
-from monitor.demo.scenario import DemoSettings
+from monitor.demo.scenario import SESSIONS_PER_SECOND, DemoSettings
 from monitor.service import Sidecar
 from monitor.status import Status
 
@@ -67,9 +67,12 @@ def demo_config(settings: DemoSettings, catalogue: Path, golden: Path, port: int
             "query_drift": {
                 "reference_size": settings["drift_reference_size"],
                 "window_size": settings["drift_window_size"],
-                "permutations": settings["drift_permutations"],
-                "run_length": settings["drift_run_length"],
-                "quiet_tests": settings["drift_quiet_tests"],
+                "smallest_shift": settings["drift_smallest_shift"],
+                "slowdown": settings["drift_slowdown"],
+                "budget": {
+                    "period_days": settings["drift_period_s"] / 86_400.0,
+                    "units_per_day": SESSIONS_PER_SECOND * 86_400.0,
+                },
             },
             "guardrails": [_compressed(spec, settings) for spec in DEFAULT_GUARDRAILS],
             "watch": {"tick_s": every, "evaluation_s": every, "history_points": 600},

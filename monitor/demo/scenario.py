@@ -172,12 +172,12 @@ class DemoSettings(TypedDict):
     """Drift: closed sessions of the reference window; the healthy act fills it in good time."""
     drift_window_size: int
     """Drift: closed sessions of the current window."""
-    drift_permutations: int
-    """Drift: relabellings a test; as many as let two windows suffice for an alarm within the budget."""
-    drift_run_length: float
-    """Drift: disjoint windows to one false alarm on average; a demo has about forty."""
-    drift_quiet_tests: int
-    """Drift: quiet windows in a row that clear the alarm."""
+    drift_smallest_shift: float
+    """Drift: share of the sessions that a shift must move; what so small a reference can be asked for."""
+    drift_slowdown: float
+    """Drift: how much more evidence may be asked because the reference is so small; what is to be seen is large."""
+    drift_period_s: float
+    """Drift: one false alarm is allowed in this time, which is many demos."""
 
 
 def demo_settings(duration_s: float) -> DemoSettings:
@@ -209,7 +209,7 @@ def demo_settings(duration_s: float) -> DemoSettings:
         session_idle_s=1.6,
         drift_reference_size=max(40, round(0.18 * duration_s * SESSIONS_PER_SECOND)),
         drift_window_size=max(12, round(0.024 * duration_s * SESSIONS_PER_SECOND)),
-        drift_permutations=4999,
-        drift_run_length=2000.0,
-        drift_quiet_tests=2,
+        drift_smallest_shift=0.3,
+        drift_slowdown=4.0,
+        drift_period_s=100.0 * duration_s,
     )

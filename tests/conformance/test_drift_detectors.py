@@ -10,22 +10,26 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from detectors.query_drift import QueryDriftDetector, QueryDriftSettings
+from detectors.drift_settings import QueryDriftSettings
+from detectors.novelty import NoveltyDetector
+from detectors.query_drift import QueryDriftDetector
 from detectors.verdict import DriftDetector, DriftVerdict, State
 
 DIMENSIONS = 6
-REFERENCE = 60
+REFERENCE = 100
 WINDOW = 20
 
 Rows = npt.NDArray[Any]
 Make = Callable[[], DriftDetector]
 
+SETTINGS = QueryDriftSettings(
+    reference_size=REFERENCE, window_size=WINDOW, permutations=199, smallest_shift=0.3, slowdown=9.0, seed=3
+)
+RUN_LENGTH = 3000.0
+
 DETECTORS: dict[str, Make] = {
-    QueryDriftDetector.name: lambda: QueryDriftDetector(
-        QueryDriftSettings(
-            reference_size=REFERENCE, window_size=WINDOW, permutations=199, run_length=50.0, seed=3
-        )
-    ),
+    QueryDriftDetector.name: lambda: QueryDriftDetector(SETTINGS, RUN_LENGTH),
+    NoveltyDetector.name: lambda: NoveltyDetector(SETTINGS, RUN_LENGTH),
 }
 
 
@@ -79,12 +83,17 @@ def test_a_verdict_is_well_formed(make: Make) -> None:
         assert np.isfinite([verdict.statistic, verdict.evidence, verdict.threshold]).all()
         assert verdict.threshold > 0.0
         assert (verdict.reference_size, verdict.current_size) == (REFERENCE, WINDOW)
+        if verdict.lower is not None and verdict.upper is not None:
+            assert verdict.lower <= verdict.statistic <= verdict.upper
         assert verdict.alarm or verdict.evidence < verdict.threshold
 
 
 def test_a_sustained_shift_alarms_and_its_end_clears(make: Make) -> None:
     detector = fitted(make)
-    shifted = pushed(detector, rows(1, 4 * WINDOW, shift=2.5))[-1]
+    calm = pushed(detector, rows(7, 2 * WINDOW))[-1]
+    assert calm is not None
+    assert not calm.alarm
+    shifted = pushed(detector, rows(1, 5 * WINDOW, shift=4.0))[-1]
     assert shifted is not None
     assert shifted.alarm
     assert shifted.p_value < 0.01
@@ -109,7 +118,7 @@ def test_looking_moves_nothing(make: Make) -> None:
     assert watched.test() == unwatched.test()
 
 
-@pytest.mark.parametrize("after", [0, 5, WINDOW, WINDOW + 7, 3 * WINDOW])
+@pytest.mark.parametrize("after", [0, 5, WINDOW, WINDOW + 7, 4 * WINDOW])
 def test_a_restored_detector_goes_on_bit_for_bit(make: Make, after: int) -> None:
     original = fitted(make)
     pushed(original, rows(1, after, shift=0.8))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from detectors.query_drift import QueryDriftSettings
+from detectors.drift_settings import QueryDriftSettings
+from detectors.run_length import WORLDS
 from monitor.demo.run import MINIMUM_DURATION_S, parse_duration
 from monitor.demo.scenario import ACTS, GRACE_SHARE, SESSIONS_PER_SECOND, Act, Schedule, demo_settings
 
@@ -54,16 +55,15 @@ def test_settings_fit_the_acts(duration_s: float) -> None:
     drift = QueryDriftSettings(
         reference_size=settings["drift_reference_size"],
         window_size=settings["drift_window_size"],
-        permutations=settings["drift_permutations"],
-        run_length=settings["drift_run_length"],
-        quiet_tests=settings["drift_quiet_tests"],
+        smallest_shift=settings["drift_smallest_shift"],
+        slowdown=settings["drift_slowdown"],
     )
     sessions = {name: (s.end_s - s.start_s) * SESSIONS_PER_SECOND for name, s in acts.items()}
-    assert drift.reference_size < sessions["healthy"]
+    assert drift.reference_size + WORLDS < sessions["healthy"] + sessions["wrong_filter"]
+    assert settings["drift_period_s"] > 50 * duration_s
     windows_full_s = (drift.reference_size + drift.window_size) / SESSIONS_PER_SECOND + 5.0
     assert settings["no_data_after_s"] > 1.3 * windows_full_s
     assert 3 * drift.window_size < sessions["uncovered_topic"]
-    assert (drift.quiet_tests + 4) * drift.window_size < sessions["recovery"]
     for scheduled in acts.values():
         length_s = scheduled.end_s - scheduled.start_s
         assert settings["hold_s"] + settings["evaluation_interval_s"] < 0.5 * length_s

@@ -9,16 +9,24 @@ import numpy.typing as npt
 
 from alerts.signals import ALL, QUERY_DRIFT, Reading
 from collectors.trace import RagTrace, Versions
+from detectors.drift_settings import QueryDriftSettings
 from detectors.embedding import HashedNgramEncoder
-from detectors.query_drift import QueryDriftSettings
+from detectors.false_alarm_budget import FalseAlarmBudget
 from detectors.units import UnitSettings
 from monitor.drift import DriftWatch
 from monitor.metrics import Metrics
 
 DIMENSIONS = 8
 SETTINGS = QueryDriftSettings(
-    reference_size=60, window_size=20, permutations=999, run_length=300.0, quiet_tests=1
+    reference_size=100,
+    window_size=20,
+    permutations=199,
+    smallest_shift=0.3,
+    slowdown=9.0,
+    budget=FalseAlarmBudget(units_per_day=20.0),
 )
+MEASURED = 40
+"""Units until the run lengths are measured."""
 
 
 def watch(metrics: Metrics, settings: QueryDriftSettings = SETTINGS) -> DriftWatch:
@@ -69,11 +77,11 @@ def test_a_reference_that_fills_is_evidence_without_a_verdict() -> None:
 def test_a_shift_raises_the_alarm_and_its_end_clears_it() -> None:
     metrics, rng = Metrics(), np.random.default_rng(1)
     drift = watch(metrics)
-    now = feed(drift, normal(rng, 100), 0)
+    now = feed(drift, normal(rng, 100 + MEASURED), 0)
     assert reading(metrics).estimate == 0.0
     now = feed(drift, normal(rng, 80, shift=2.0), now)
     assert reading(metrics).estimate == 1.0
-    feed(drift, normal(rng, 120), now)
+    feed(drift, normal(rng, 250), now)
     assert reading(metrics).estimate == 0.0
 
 
@@ -81,9 +89,11 @@ def test_encoder_versions_never_meet_in_one_window() -> None:
     metrics, rng = Metrics(), np.random.default_rng(2)
     drift = watch(metrics)
     now = feed(drift, normal(rng, 100), 0, encoder="e1")
-    now = feed(drift, normal(rng, 90, shift=5.0), now, encoder="e2")
+    now = feed(drift, normal(rng, 150, shift=5.0), now, encoder="e2")
     assert reading(metrics).estimate == 0.0
-    assert {status.detector for status in drift.status()} == {"query_drift/e1/8", "query_drift/e2/8"}
+    assert {status.detector for status in drift.status()} == {
+        f"{detector}/{encoder}/8" for detector in ("query_mmd", "novelty") for encoder in ("e1", "e2")
+    }
     wider = rng.normal(size=(5, DIMENSIONS + 1))
     feed(drift, wider, now, encoder="e2")
     assert set(drift.states()) == {"e1/8", "e2/8", "e2/9"}
@@ -102,7 +112,7 @@ def test_what_cannot_be_compared_is_counted_by_reason_and_stops_nothing() -> Non
 def test_windows_and_evidence_come_back_after_a_restart() -> None:
     metrics, rng = Metrics(), np.random.default_rng(3)
     drift = watch(metrics)
-    now = feed(drift, normal(rng, 100), 0)
+    now = feed(drift, normal(rng, 100 + MEASURED), 0)
     feed(drift, normal(rng, 80, shift=2.0), now)
     again = watch(Metrics())
     for version, state in drift.states().items():
@@ -115,13 +125,13 @@ def test_windows_and_evidence_come_back_after_a_restart() -> None:
 def test_stray_vectors_neither_evict_the_reference_nor_hide_its_alarm() -> None:
     metrics, rng = Metrics(), np.random.default_rng(5)
     drift = watch(metrics)
-    now = feed(drift, normal(rng, 100), 0)
+    now = feed(drift, normal(rng, 100 + MEASURED), 0)
     now = feed(drift, normal(rng, 80, shift=2.0), now)
     for dimensions in range(20, 30):
         now = feed(drift, rng.normal(size=(1, dimensions)), now)
         now = feed(drift, normal(rng, 1, shift=2.0), now)
     assert reading(metrics).estimate == 1.0
-    assert drift.reason() == "encoder = e1/8"
+    assert drift.reason() == "encoder = e1/8; detector = query_mmd; detector = novelty"
     assert "e1/8" in drift.states()
     assert metrics.count_of(metrics.drift_encoders_forgotten) > 0
 
@@ -129,7 +139,7 @@ def test_stray_vectors_neither_evict_the_reference_nor_hide_its_alarm() -> None:
 def test_a_retired_encoders_alarm_ends_with_its_traffic() -> None:
     metrics, rng = Metrics(), np.random.default_rng(6)
     drift = watch(metrics)
-    now = feed(drift, normal(rng, 100), 0)
+    now = feed(drift, normal(rng, 100 + MEASURED), 0)
     now = feed(drift, normal(rng, 80, shift=2.0), now)
     feed(drift, normal(rng, 500), now, encoder="e2")
     assert reading(metrics).estimate == 0.0
@@ -137,9 +147,9 @@ def test_a_retired_encoders_alarm_ends_with_its_traffic() -> None:
 
 def test_other_settings_start_a_new_reference() -> None:
     drift = watch(Metrics())
-    feed(drift, normal(np.random.default_rng(4), 100), 0)
+    feed(drift, normal(np.random.default_rng(4), 120), 0)
     metrics = Metrics()
-    again = watch(metrics, SETTINGS.model_copy(update={"run_length": 1000.0}))
+    again = watch(metrics, SETTINGS.model_copy(update={"smallest_shift": 0.1}))
     for version, state in drift.states().items():
         again.restore(version, state)
     assert again.status() == ()
