@@ -75,7 +75,7 @@ class BudgetedAlarm:
     that a shift must bring: the limit over the one that a boundless reference would need, less 1. Beyond `slowdown`
     the reference is refused.
 
-    `update` costs microseconds; `measure` replays one world and is called until the alarm is `measured`.
+    `update` costs microseconds; `measure` replays one world and is called as long as there is one `to_measure`.
     """
 
     def __init__(self, rule: Rule, bets: Bets, spans: int, seed: int, size: int, slowdown: float) -> None:
@@ -90,6 +90,11 @@ class BudgetedAlarm:
     @property
     def measured(self) -> bool:
         return self.lengths.complete
+
+    @property
+    def to_measure(self) -> bool:
+        """Whether `measure` is to be called: there is a run length to keep, and it is not measured."""
+        return self.run_length is not None and not self.measured
 
     @property
     def armed(self) -> bool:

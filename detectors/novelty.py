@@ -93,7 +93,7 @@ class NoveltyDetector:
         """
         rows = usable_rows(unit, self._fitted().dimensions, zeros=False).astype(np.float32)
         self._verdict = None
-        if not self.alarm.measured:
+        if self.alarm.to_measure:
             self.alarm.measure(self._replay)
         p, score, far = self._reference.unit(rows)
         self.alarm.update(np.array([p]))

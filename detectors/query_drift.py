@@ -106,7 +106,7 @@ class QueryDriftDetector:
         """
         rows: Rows = usable_rows(unit, self._fitted().dimensions, zeros=False).astype(np.float32)
         self._verdict = None
-        if not self.alarm.measured:
+        if self.alarm.to_measure:
             self.alarm.measure(self._witness.replay)
             if self.alarm.measured:
                 self._witness.forget_replay()
