@@ -10,6 +10,7 @@ PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
 
 BIN := .venv/bin
 DEMO_ARGS ?=
+FALSE_ALARM_ARGS ?= ../shared/data/clinc150_queries.jsonl
 TEST_ARGS ?=
 # Benchmarks run on the BLAS kernel that the program would name (monitor/blas_kernel.py), unless BENCH_ENV names one.
 ONE_THREAD := env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
@@ -18,7 +19,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 NO_PYTHON := Groundwatch needs Python 3.11 or 3.12 with its venv module (on Debian: python3-venv), and none was found. Name one: make PYTHON=/path/to/python3.12
 
-.PHONY: help demo test test-newest check-long lint format bench bench-drift bench-ingest bench-attribution bench-charts clean
+.PHONY: help demo test test-newest check-long lint format bench bench-drift bench-ingest bench-attribution bench-charts bench-false-alarms clean
 
 help:  ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -61,6 +62,9 @@ bench-attribution: .venv/full.stamp  ## how often a drift's slices are found, an
 
 bench-charts: .venv/full.stamp  ## false alarms and delay of control charts beside text-book ones
 	$(ONE_THREAD) $(BIN)/python tests/bench/control_charts.py
+
+bench-false-alarms: .venv/full.stamp  ## simulated months: false alarms of query drift, and its delays (FALSE_ALARM_ARGS="queries.jsonl vectors.npz --streams 40")
+	$(ONE_THREAD) $(BIN)/python tests/bench/false_alarms.py $(FALSE_ALARM_ARGS)
 
 clean:  ## remove everything that make made
 	rm -rf .venv .venv-newest .parts .coverage build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,7 +14,6 @@ from detectors.entries import Entries, checked, put, text, under, units_of
 from detectors.estimate import hajek_rate
 from detectors.false_alarm_budget import BudgetedAlarm
 from detectors.novelty_reference import NoveltyReference
-from detectors.run_length import Streams
 from detectors.sequential import Bets, Reals, Rule
 from detectors.vectors import Units, usable_rows
 from detectors.verdict import DriftVerdict, State, Vectors
@@ -94,7 +93,7 @@ class NoveltyDetector:
         rows = usable_rows(unit, self._fitted().dimensions, zeros=False).astype(np.float32)
         self._verdict = None
         if self.alarm.to_measure:
-            self.alarm.measure(self._replay)
+            self.alarm.measure(self._reference.replay)
         p, score, far = self._reference.unit(rows)
         self.alarm.update(np.array([p]))
         self._window.append((now, score, far))
@@ -113,11 +112,6 @@ class NoveltyDetector:
             else len(self._window) > self.settings.window_size
         ):
             self._window.popleft()
-
-    def _replay(self, rng: np.random.Generator, lanes: int, units: int) -> Streams:
-        """Streams of the reference's own p-values in a world that differs from it as the true one does."""
-        p = self._reference.unit_p_values
-        return rng.choice(p, p=rng.dirichlet(np.ones(len(p))), size=(lanes, units))[..., None]
 
     def test(self) -> DriftVerdict | None:
         """Compare the current window with the reference; None while either is incomplete. Moves nothing."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from detectors.run_length import Streams
 from detectors.sequential import Reals
 from detectors.vectors import Units
 from detectors.verdict import Vectors
@@ -74,6 +75,12 @@ class NoveltyReference:
         score = float(-np.log(p).mean())
         known = self._scores[int(self._range_of(np.array([len(rows)]))[0])]
         return (_above(known, score) + 1.0) / (len(known) + 1.0), score, float((p <= _FAR).mean())
+
+    def replay(self, rng: np.random.Generator, lanes: int, units: int) -> Streams:
+        """Streams of the reference's own p-values in a world that differs from it as the true one does
+        (`run_length.py`)."""
+        weights = rng.dirichlet(np.ones(len(self)))
+        return rng.choice(self.unit_p_values, p=weights, size=(lanes, units))[..., None]
 
     def _distances(
         self, rows: Vectors, owners: npt.NDArray[np.intp] | None, of: npt.NDArray[np.intp] | None
