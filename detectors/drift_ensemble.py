@@ -121,6 +121,11 @@ class DriftEnsemble:
             self._encoders = encoders
             self._allow()
 
+    def restart_alarms(self) -> None:
+        """Forget the alarms' evidence so far; the reference and what was measured on it stay."""
+        for detector in self.detectors:
+            detector.alarm.restart()
+
     def push(self, unit: Vectors, now: float) -> None:
         """Add one closed unit's rows, shape (rows, d), rows at least 1; `now` in seconds.
 

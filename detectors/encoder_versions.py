@@ -46,11 +46,13 @@ class EncoderVersionSettings(BaseModel):
         description="A new version's reference is used: `adopt_after_quiet` of alarms, `adopt_after_review` by a "
         "person, or `freeze`: by a person, and the old references stay in use.",
     )
-    units: int = Field(500, ge=2, description="Closed units that fill a version's reference.")
+    adopted: tuple[str, ...] = Field(
+        (),
+        description="Versions that a person has reviewed, by the names on the page: their references are used.",
+    )
     quiet_s: float = Field(
         86_400.0, ge=0.0, description="Seconds without an alarm that `adopt_after_quiet` waits for."
     )
-    kept: int = Field(4, ge=2, description="Versions known at once; the one longest unseen is forgotten.")
 
 
 @dataclass(slots=True, frozen=True)
@@ -84,7 +86,10 @@ class UnreadableVersionsError(ValueError):
 class EncoderVersions:
     """The state machine. One owner; times are seconds of any one clock.
 
-    >>> versions = EncoderVersions(EncoderVersionSettings(policy="adopt_after_review", units=2))
+    A version's reference is full after `units` closed units; of more than `kept` versions the one longest unseen is
+    forgotten.
+
+    >>> versions = EncoderVersions(EncoderVersionSettings(policy="adopt_after_review"), units=2)
     >>> [(step.version, str(step.after)) for _ in range(2) for step in versions.seen("a", at=0.0)]
     [('a', 'collecting'), ('a', 'armed')]
     >>> [str(step.after) for _ in range(2) for step in versions.seen("b", at=1.0)]
@@ -93,8 +98,11 @@ class EncoderVersions:
     [('b', 'armed'), ('a', 'retired')]
     """
 
-    def __init__(self, settings: EncoderVersionSettings | None = None) -> None:
+    def __init__(
+        self, settings: EncoderVersionSettings | None = None, *, units: int = 500, kept: int = 4
+    ) -> None:
         self.settings = settings or EncoderVersionSettings()
+        self.units, self.kept = units, kept
         self._versions: dict[str, _Version] = {}
         self._alarmed: float | None = None
 
@@ -129,13 +137,15 @@ class EncoderVersions:
         """What time alone allows: a full reference waits, the very first is armed, a quiet one is adopted."""
         steps: list[Transition] = []
         for name, version in list(self._versions.items()):
-            if version.state is VersionState.COLLECTING and version.units >= self.settings.units:
+            if version.state is VersionState.COLLECTING and version.units >= self.units:
                 if any(one.state is VersionState.ARMED for one in self._versions.values()):
                     steps.append(self._move(name, VersionState.WAITING, at, "its reference is full"))
                 else:
                     steps += self._arm(name, at, "its reference is full and there is none before it")
             if version.state is VersionState.WAITING and self._is_quiet(version, at):
                 steps += self._arm(name, at, f"no alarm for {self.settings.quiet_s:g} s")
+            elif version.state is VersionState.WAITING and name in self.settings.adopted:
+                steps += self._arm(name, at, "the configuration names it as reviewed")
         return tuple(steps)
 
     def adopt(self, version: str, *, at: float, by: str) -> tuple[Transition, ...]:
@@ -155,7 +165,7 @@ class EncoderVersions:
         if known is None:
             return f"Encoder {version}: no query seen."
         if known.state is VersionState.COLLECTING:
-            return f"Encoder {version}: {known.units} of {self.settings.units} units of its reference; no alarms yet."
+            return f"Encoder {version}: {known.units} of {self.units} units of its reference; no alarms yet."
         if known.state is VersionState.WAITING:
             return f"Encoder {version}: its reference is full; no alarms until {self._awaited()}."
         if known.state is VersionState.ARMED:
@@ -172,9 +182,11 @@ class EncoderVersions:
         }
 
     @classmethod
-    def from_state(cls, settings: EncoderVersionSettings, stored: Mapping[str, Any]) -> Self:
+    def from_state(
+        cls, settings: EncoderVersionSettings, stored: Mapping[str, Any], *, units: int = 500, kept: int = 4
+    ) -> Self:
         """Goes on where `state` was taken. Raises UnreadableVersionsError."""
-        made = cls(settings)
+        made = cls(settings, units=units, kept=kept)
         try:
             made._alarmed = TypeAdapter(float | None).validate_python(stored["alarmed"])
             made._versions = TypeAdapter(dict[str, _Version]).validate_python(stored["versions"])
@@ -184,8 +196,8 @@ class EncoderVersions:
 
     def _awaited(self) -> str:
         if self.settings.policy is VersionPolicy.ADOPT_AFTER_QUIET:
-            return f"{self.settings.quiet_s:g} s have passed without an alarm, or a person adopts it"
-        return "a person adopts it"
+            return f"{self.settings.quiet_s:g} s have passed without an alarm"
+        return "a person names it in encoder_versions.adopted"
 
     def _is_quiet(self, version: _Version, at: float) -> bool:
         if self.settings.policy is not VersionPolicy.ADOPT_AFTER_QUIET:
@@ -222,7 +234,7 @@ class EncoderVersions:
     def _forget(self, newest: str, at: float) -> list[Transition]:
         """Armed references go last: a flood of odd version names must not switch the alarms off."""
         steps = []
-        while len(self._versions) > self.settings.kept:
+        while len(self._versions) > self.kept:
             rest = {name: one for name, one in self._versions.items() if name != newest}
             gone = min(rest, key=lambda name: (rest[name].state is VersionState.ARMED, rest[name].seen))
             steps.append(Transition(gone, self._versions.pop(gone).state, None, at, "too many versions"))

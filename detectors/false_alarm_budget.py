@@ -119,6 +119,10 @@ class BudgetedAlarm:
         """The run length that one reference in ten would not reach; None until armed."""
         return self.lengths.one_in_ten(self.run_length) if self.armed and self.run_length else None
 
+    def restart(self) -> None:
+        """Forget the evidence so far; what was measured stays."""
+        self._sequential = SequentialAlarm(self._rule, start(self._rule, self._sequential.logs.shape))
+
     def measure(self, draw: Draw) -> None:
         """Replay one more world; after the last, arm if a run length is set."""
         measure_world(self._rule, self._bets, draw, self.lengths, self._seed)

@@ -8,12 +8,9 @@ where a service logs no session, a block of time stands in for it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -39,56 +36,57 @@ class UnitSettings(BaseModel):
     )
 
 
+Query = TypeVar("Query")
+
+
 @dataclass(slots=True)
-class _Open:
+class _Open(Generic[Query]):
     first: float
     last: float
-    rows: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
 
 
-class UnitTracker:
-    """Groups query embeddings into units; one owner, no clock of its own (`now` is in seconds).
+class UnitTracker(Generic[Query]):
+    """Groups queries, whatever stands for one, into units; one owner, no clock of its own (`now` is in seconds).
 
-    >>> tracker = UnitTracker(UnitSettings(session_idle_s=10))
-    >>> tracker.add("s1", [1.0, 0.0], now=0.0); tracker.add("s1", [0.0, 1.0], now=5.0)
+    >>> tracker = UnitTracker[str](UnitSettings(session_idle_s=10))
+    >>> tracker.add("s1", "how?", now=0.0); tracker.add("s1", "why?", now=5.0)
     >>> tracker.closed(now=14.0)
     []
-    >>> [unit.shape for unit in tracker.closed(now=15.0)]
-    [(2, 2)]
+    >>> tracker.closed(now=15.0)
+    [['how?', 'why?']]
     """
 
     def __init__(self, settings: UnitSettings) -> None:
         self._settings = settings
-        self._sessions: OrderedDict[str, _Open] = OrderedDict()
+        self._sessions: OrderedDict[str, _Open[Query]] = OrderedDict()
         """Least recently used first."""
-        self._block: _Open | None = None
-        self._closed: list[npt.NDArray[np.float32]] = []
+        self._block: _Open[Query] | None = None
+        self._closed: list[list[Query]] = []
         self.closed_early = 0
 
-    def add(
-        self, session: str | None, row: Sequence[float] | npt.NDArray[np.floating[Any]], now: float
-    ) -> None:
-        """Put one query's embedding, shape (d,), into its unit."""
+    def add(self, session: str | None, query: Query, now: float) -> None:
+        """Put one query into its unit."""
         self._close_what_is_over(now)
         if not session:
             self._block = self._block or _Open(first=now, last=now)
-            self._block.rows.append(np.asarray(row, dtype=np.float32))
-            if len(self._block.rows) >= self._settings.block_max_queries:
+            self._block.queries.append(query)
+            if len(self._block.queries) >= self._settings.block_max_queries:
                 self._close(self._block)
                 self._block = None
             return
         unit = self._sessions.setdefault(session, _Open(first=now, last=now))
-        unit.rows.append(np.asarray(row, dtype=np.float32))
+        unit.queries.append(query)
         unit.last = now
         self._sessions.move_to_end(session)
-        if len(unit.rows) >= self._settings.session_max_queries:
+        if len(unit.queries) >= self._settings.session_max_queries:
             self._close(self._sessions.pop(session))
         while len(self._sessions) > self._settings.max_open:
             self._close(self._sessions.popitem(last=False)[1])
             self.closed_early += 1
 
-    def closed(self, now: float) -> list[npt.NDArray[np.float32]]:
-        """The units that have closed since the last call, each of shape (queries, d)."""
+    def closed(self, now: float) -> list[list[Query]]:
+        """The units that have closed since the last call."""
         self._close_what_is_over(now)
         done, self._closed = self._closed, []
         return done
@@ -101,5 +99,5 @@ class UnitTracker:
             self._close(self._block)
             self._block = None
 
-    def _close(self, unit: _Open) -> None:
-        self._closed.append(np.stack(unit.rows))
+    def _close(self, unit: _Open[Query]) -> None:
+        self._closed.append(unit.queries)

@@ -71,7 +71,14 @@ def build_core(
     scorers = {judge.check.name: judge.check.scorer for judge in judges}
     rates = RateBoard(config.rates, config.control_band, scorers, metrics)
     encoder = query_encoder(config.query_encoder)
-    drift = DriftWatch(config.units, config.query_drift, encoder, metrics)
+    drift = DriftWatch(
+        config.units,
+        config.query_drift,
+        encoder,
+        metrics,
+        config.encoder_versions,
+        config.drift_explanation,
+    )
     encoders = EncoderWatch(config.encoder_watch, encoder, metrics)
     charts = RateCharts(config.rate_charts, config.rates.slices, store, metrics)
     observer = Observer(store, rates, drift, encoders, charts, ChangeWatch(store.markers(1000)), metrics)

@@ -35,6 +35,7 @@ from collectors.otlp_grpc import OtlpGrpcSettings
 from collectors.otlp_http import OtlpHttpSettings
 from detectors.control_band import ControlBandSettings
 from detectors.drift_settings import QueryDriftSettings
+from detectors.encoder_versions import EncoderVersionSettings
 from detectors.hhem_files import HhemSettings
 from detectors.lexical import LexicalSettings
 from detectors.operations import OperationsSettings
@@ -52,6 +53,7 @@ from monitor.config_problems import (
     path_of,
     unknown_key,
 )
+from monitor.drift_evidence import DriftExplanationSettings
 from monitor.encoder_watch import EncoderWatchSettings
 from monitor.rate_charts import RateChartSettings
 from monitor.rates import RateSettings
@@ -178,6 +180,14 @@ class Config(_Section):
     )
     query_drift: QueryDriftSettings = Field(
         QueryDriftSettings(), description="Query drift: windows and the false-alarm budget."
+    )
+    drift_explanation: DriftExplanationSettings = Field(
+        DriftExplanationSettings(),
+        description="Query drift: what is kept to say what moved, and how that is found.",
+    )
+    encoder_versions: EncoderVersionSettings = Field(
+        EncoderVersionSettings(),
+        description="Query drift: when a new encoder version's own reference may alarm.",
     )
     guardrails: tuple[GuardrailSpec, ...] = Field(
         DEFAULT_GUARDRAILS, description="What must hold. A list given here takes the place of this one."

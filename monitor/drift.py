@@ -1,12 +1,12 @@
-"""Query drift: units of embeddings into the detectors of their encoder version, what those say into the registry."""
+"""Query drift: queries into the detectors of their encoder version, what those say into the registry."""
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import threading
 from collections import Counter, OrderedDict, deque
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -14,125 +14,140 @@ from prometheus_client import Gauge
 
 from alerts.signals import ALL, QUERY_DRIFT
 from collectors.trace import RagTrace
-from detectors.drift_ensemble import DriftEnsemble, Standing, Watched
+from detectors.drift_ensemble import Standing, Watched
 from detectors.drift_settings import QueryDriftSettings
 from detectors.embedding import QueryEncoder
-from detectors.units import UnitSettings, UnitTracker
+from detectors.encoder_versions import (
+    EncoderVersions,
+    EncoderVersionSettings,
+    Transition,
+    UnreadableVersionsError,
+    VersionState,
+)
+from detectors.entries import text
+from detectors.units import UnitSettings
 from detectors.vectors import UnusableVectors
 from detectors.verdict import State
+from monitor.drift_alarms import DriftAlarm
+from monitor.drift_evidence import DriftExplanationSettings, SeenQuery
+from monitor.drift_version import WatchedVersion
 from monitor.metrics import Metrics
-from monitor.status import DriftStatus, Point
+from monitor.status import DriftStatus
 
 _LOG = logging.getLogger(__name__)
 _RECENT = 500
-_POINTS = 600
 _LIVE_SHARE = 0.1
 _MAX_ENCODERS = 4
-"""Detectors kept: the current encoder's and those of a migration under way."""
-
-
-@dataclass(slots=True)
-class _Version:
-    """One encoder version's units and detectors; `seen` is how the detectors stood last."""
-
-    tracker: UnitTracker
-    ensemble: DriftEnsemble
-    seen: tuple[Watched, ...] = ()
-    histories: dict[str, deque[Point]] = field(default_factory=dict)
-
-    def look(self, now: float) -> None:
-        """Note how the detectors stand."""
-        self.seen = self.ensemble.watched()
-        for watched in self.seen:
-            if watched.evidence is not None:
-                history = self.histories.setdefault(watched.detector, deque(maxlen=_POINTS))
-                history.append(Point(time=now, estimate=watched.evidence))
+"""Versions kept: the current encoder's and those of a migration under way."""
+_POLICY = "versions"
+"""The name under which the versions' standing is stored, beside the versions themselves, whose names hold a slash."""
 
 
 class DriftWatch:
-    """Windows never mix encoder versions: a new version starts a new reference. One owner; `status` may be read from
-    any thread."""
+    """Windows never mix encoder versions: a new version starts a new reference, and the policy says when that one may
+    alarm. One owner; `status` and `reason` may be asked from any thread."""
 
     def __init__(
-        self, units: UnitSettings, drift: QueryDriftSettings, encoder: QueryEncoder, metrics: Metrics
+        self,
+        units: UnitSettings,
+        drift: QueryDriftSettings,
+        encoder: QueryEncoder,
+        metrics: Metrics,
+        policy: EncoderVersionSettings | None = None,
+        explaining: DriftExplanationSettings | None = None,
     ) -> None:
         self._units = units
         self._drift = drift
         self._encoder = encoder
         self._metrics = metrics
-        self._versions: OrderedDict[str, _Version] = OrderedDict()
+        self._explaining = explaining or DriftExplanationSettings()
+        self._policy = EncoderVersions(policy, units=drift.reference_size, kept=_MAX_ENCODERS)
+        self._versions: OrderedDict[str, WatchedVersion] = OrderedDict()
         """By encoder version, the one longest without a query first."""
         self._recent: deque[str] = deque(maxlen=_RECENT)
+        self._changed: list[DriftAlarm] = []
         self._lock = threading.Lock()
 
     def put(self, trace: RagTrace, now: float) -> None:
-        """Take the trace's query embedding: the logged one, else the built-in encoder's."""
+        """Take the trace's query embedding: the logged one, else the configured encoder's."""
         row, version = self._embed(trace)
         if row is None:
             self._metrics.drift_skipped.labels(version).inc()
             return
-        self._of(version).tracker.add(trace.session, row, now)
+        query = SeenQuery(row, trace.query or "", trace.slices)
+        self._of(version).tracker.add(trace.session, query, now)
         self._recent.append(version)
 
     def tick(self, now: float) -> None:
         """Push what closed, compare, publish."""
         live = self._live()
+        self._note(self._policy.tick(at=now))
         for name, version in list(self._versions.items()):
             if name in live:
                 version.ensemble.share_among(len(live))
             units = version.tracker.closed(now)
             for unit in units:
+                self._note(self._policy.seen(name, at=now))
                 self._push(version, unit, now)
             if units:
-                with self._lock:
-                    version.look(now)
-                self._publish(name, version.seen)
+                self._look(version, now)
         self._metrics.drift_units_closed_early.set(
             sum(version.tracker.closed_early for version in self._versions.values())
         )
         self._signal()
 
-    def states(self) -> dict[str, State]:
-        """Every encoder version's detectors, windows and references."""
-        return {name: version.ensemble.state() for name, version in self._versions.items()}
+    def changed_alarms(self) -> list[DriftAlarm]:
+        """The alarms that began, were explained anew or ended since the last call."""
+        changed, self._changed = self._changed, []
+        return changed
 
-    def restore(self, version: str, state: State) -> None:
-        """Take up the windows and reference that an earlier process stored for an encoder version.
+    def states(self) -> dict[str, State]:
+        """Every encoder version's detectors, windows and references, and how the versions stand."""
+        states: dict[str, State] = {name: version.state() for name, version in self._versions.items()}
+        return states | {_POLICY: {"versions": json.dumps(self._policy.state())}}
+
+    def restore(self, name: str, state: State) -> None:
+        """Take up what an earlier process stored under a name of `states`.
 
         A state of another shape or of other settings is not carried on: its evidence was gathered under another
         budget. The reference then starts anew, and the log says so.
         """
         try:
-            ensemble = DriftEnsemble.from_state(state)
-        except (ValueError, KeyError) as error:
-            _LOG.warning("query drift, encoder %s: starting a new reference: %s", version, error)
+            if name == _POLICY:
+                self._policy = EncoderVersions.from_state(
+                    self._policy.settings,
+                    json.loads(text(state, "versions")),
+                    units=self._drift.reference_size,
+                    kept=_MAX_ENCODERS,
+                )
+                return
+            version = self._new(name)
+            version.restore(state)
+        except (ValueError, KeyError, UnreadableVersionsError) as error:
+            _LOG.warning("query drift, encoder %s: starting a new reference: %s", name, error)
             return
-        if ensemble.settings != self._drift:
-            _LOG.warning("query drift, encoder %s: starting a new reference: the settings changed", version)
-            return
-        known = self._of(version)
-        known.ensemble, known.seen = ensemble, ensemble.watched()
-        self._recent.append(version)
+        with self._lock:
+            self._versions[name] = version
+        self._recent.append(name)
 
     def status(self) -> tuple[DriftStatus, ...]:
         """One row a detector and encoder version; a version without traffic only where it has compared something."""
         with self._lock:
             live = self._live()
             return tuple(
-                _status(name, watched, tuple(version.histories.get(watched.detector, ())))
+                row
                 for name, version in self._versions.items()
-                for watched in version.seen or version.ensemble.watched()
-                if name in live or watched.verdict is not None
+                for row in version.status(self._notice(name))
+                if name in live or row.statistic is not None
             )
 
     def reason(self) -> str:
-        """What the alert says first: whose vectors they are, and which detectors say that they moved."""
+        """What the alert says first: whose vectors they are, what moved, and which detectors say so."""
         with self._lock:
             live = self._live()
-            for name in live:
-                alarmed = [one.detector for one in self._versions[name].seen if one.alarm]
-                if alarmed:
-                    return "; ".join([f"encoder = {name}", *(f"detector = {one}" for one in alarmed)])
+            alarmed = [name for name in live if self._versions[name].alarm is not None]
+            if alarmed:
+                return self._versions[alarmed[0]].reason()
             return f"encoder = {live[0]}" if live else ""
 
     def _embed(self, trace: RagTrace) -> tuple[npt.NDArray[np.float32] | None, str]:
@@ -151,16 +166,48 @@ class DriftWatch:
             return None, "zero_vector"
         return row, version
 
-    def _push(self, version: _Version, unit: npt.NDArray[np.float32], now: float) -> None:
+    def _push(self, version: WatchedVersion, unit: list[SeenQuery], now: float) -> None:
         try:
-            version.ensemble.push(unit, now)
+            version.push(unit, now)
         except UnusableVectors as error:
             self._metrics.drift_skipped.labels(error.reason).inc(len(unit))
 
-    def _of(self, name: str) -> _Version:
+    def _look(self, version: WatchedVersion, now: float) -> None:
+        with self._lock:
+            version.look(now)
+            changed = version.follow_alarm(now, may_alarm=self._policy.may_alarm(version.name))
+        if version.alarm is not None:
+            self._policy.alarmed(at=now)
+        if changed is not None:
+            self._changed.append(changed)
+        self._publish(version.name, version.seen)
+
+    def _note(self, steps: tuple[Transition, ...]) -> None:
+        """What becomes of versions: one that retires or comes back starts anew, one that is taken up begins without
+        the evidence of the time before."""
+        for step in steps:
+            _LOG.info("query drift, encoder %s: %s: %s", step.version, step.after or "forgotten", step.why)
+            if step.before is VersionState.WAITING and step.after is VersionState.ARMED:
+                self._versions[step.version].ensemble.restart_alarms()
+            elif step.after is VersionState.RETIRED:
+                with self._lock:
+                    tracker = self._versions[step.version].tracker
+                    self._versions[step.version] = self._new(step.version)
+                    self._versions[step.version].tracker = tracker
+
+    def _notice(self, name: str) -> str:
+        states = self._policy.states()
+        if states.get(name) is VersionState.ARMED or len(states) < 2:
+            return ""
+        return self._policy.notice(name)
+
+    def _new(self, name: str) -> WatchedVersion:
+        return WatchedVersion.make(name, self._units, self._drift, self._explaining)
+
+    def _of(self, name: str) -> WatchedVersion:
         with self._lock:
             if name not in self._versions:
-                self._versions[name] = _Version(UnitTracker(self._units), DriftEnsemble(self._drift))
+                self._versions[name] = self._new(name)
             self._versions.move_to_end(name)
             while len(self._versions) > _MAX_ENCODERS:
                 gone, _ = self._versions.popitem(last=False)
@@ -199,10 +246,12 @@ class DriftWatch:
     def _signal(self) -> None:
         """Any live encoder's alarm is the signal's. While a reference fills, or is too small, there is evidence and
         nothing to hold it against: that is no silence."""
-        live = [self._versions[name].ensemble for name in self._live()]
-        fitted = [ensemble for ensemble in live if ensemble.armed]
-        alarm = float(any(ensemble.alarm for ensemble in fitted)) if fitted else math.nan
-        sizes = [ensemble.evidence_units for ensemble in live]
+        live = [self._versions[name] for name in self._live()]
+        fitted = [
+            version for version in live if version.ensemble.armed and self._policy.may_alarm(version.name)
+        ]
+        alarm = float(any(version.alarm is not None for version in fitted)) if fitted else math.nan
+        sizes = [version.ensemble.evidence_units for version in live]
         numbers = {"estimate": alarm, "lower_bound": alarm, "upper_bound": alarm}
         numbers |= dict.fromkeys(("evidence", "effective_evidence"), float(sum(sizes)))
         self._metrics.publish(QUERY_DRIFT, ALL, "mmd", numbers)
@@ -210,24 +259,3 @@ class DriftWatch:
 
 def _set(gauge: Gauge, value: float | None) -> None:
     gauge.set(math.nan if value is None else value)
-
-
-def _status(name: str, watched: Watched, history: tuple[Point, ...]) -> DriftStatus:
-    verdict = watched.verdict
-    return DriftStatus(
-        detector=f"{watched.detector}/{name}",
-        statistic=None if verdict is None else verdict.statistic,
-        lower=None if verdict is None else verdict.lower,
-        upper=None if verdict is None else verdict.upper,
-        p_value=None if verdict is None else verdict.p_value,
-        evidence=watched.evidence,
-        threshold=watched.threshold,
-        reference_size=watched.reference_size,
-        current_size=0 if verdict is None else verdict.current_size,
-        alarm=watched.alarm,
-        standing=watched.standing,
-        note=watched.note,
-        run_length=watched.run_length,
-        run_length_one_in_ten=watched.run_length_one_in_ten,
-        history=history,
-    )

@@ -10,6 +10,7 @@ from collectors.feedback import LateFeedback
 from detectors.operations import asked_again
 from detectors.rate_checks import ThumbsDownCheck, disliked
 from monitor.drift import DriftWatch
+from monitor.drift_alarms import save_alarm
 from monitor.encoder_watch import EncoderWatch
 from monitor.markers import ChangeWatch
 from monitor.metrics import Metrics
@@ -102,6 +103,8 @@ class Observer:
     def tick(self, now: float) -> None:
         """Let time pass: windows slide, units close, gauges move."""
         self._drift.tick(now)
+        for alarm in self._drift.changed_alarms():
+            save_alarm(self._store, alarm, now)
         self._encoders.tick(now)
         self._rates.publish(now)
         self._charts.tick(now)

@@ -65,6 +65,9 @@ class DriftStatus(_Frozen):
     note: str = ""
     run_length: float | None = None
     run_length_one_in_ten: float | None = None
+    moved: tuple[str, ...] = ()
+    """While it alarms: the slices and topics that moved, in words, the surest first."""
+    alarm_id: str = ""
     history: tuple[Point, ...] = ()
 
 

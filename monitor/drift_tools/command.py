@@ -13,6 +13,7 @@ from rich.table import Table
 
 from detectors.embedding import QueryEncoder
 from detectors.sentence_encoder import QueryEncoderSettings, query_encoder
+from monitor.drift_tools import past_alarms
 from monitor.drift_tools.comparison import Comparison, ComparisonSettings, compare
 from monitor.drift_tools.samples import FORMATS, read_sample
 
@@ -32,7 +33,9 @@ class Subcommands(Protocol):
 def add_commands(commands: Subcommands) -> None:
     """Add `drift` and its own commands to the command line."""
     group = commands.add_parser(
-        "drift", help="compare samples of queries", description="Samples of queries, compared by hand."
+        "drift",
+        help="compare samples of queries, explain an alarm",
+        description="Samples of queries compared by hand, and past alarms explained.",
     )
     own = group.add_subparsers(metavar="COMMAND", required=True)
     test = own.add_parser(
@@ -60,6 +63,15 @@ def add_commands(commands: Subcommands) -> None:
     test.add_argument("--json", action="store_true", help="everything as one JSON object")
     test.add_argument("--fail", action="store_true", help="exit status 3 if the samples differ")
     test.set_defaults(command=_test)
+    past_alarms.add_arguments(
+        own.add_parser(
+            "explain",
+            help="a past alarm: what moved, with queries and a picture",
+            description="Without an ID lists the drift alarms of the state file, the oldest first; with one tells what "
+            "moved: slices and topics with their shares before and then, and queries that show it. The sidecar may be "
+            "running.",
+        )
+    )
 
 
 def _level(text: str) -> float:

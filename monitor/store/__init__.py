@@ -215,6 +215,11 @@ class Store:
             rows = connection.execute("SELECT name FROM state ORDER BY name").fetchall()
         return tuple(name for (name,) in rows if name.startswith(prefix))
 
+    def forget_state(self, name: str) -> None:
+        """Keep nothing under a name any more; harmless where nothing is."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM state WHERE name = ?", (name,))
+
     def save_alert_states(self, states: Mapping[str, Mapping[str, Any]], at: float) -> None:
         """Keep the state of every guardrail, JSON values by name, in place of all that was kept before."""
         rows = [(name, to_json(dict(state)), at) for name, state in states.items()]

@@ -18,10 +18,9 @@ from detectors.encoder_versions import (
 )
 
 
-def _versions(policy: VersionPolicy, **more: float) -> EncoderVersions:
-    return EncoderVersions(
-        EncoderVersionSettings.model_validate({"policy": policy, "units": 3, "quiet_s": 10} | more)
-    )
+def _versions(policy: VersionPolicy, *, kept: int = 4, adopted: tuple[str, ...] = ()) -> EncoderVersions:
+    settings = EncoderVersionSettings(policy=policy, quiet_s=10, adopted=adopted)
+    return EncoderVersions(settings, units=3, kept=kept)
 
 
 def _fill(versions: EncoderVersions, name: str, at: float) -> None:
@@ -49,7 +48,7 @@ def test_only_a_person_arms_a_new_version(policy: VersionPolicy) -> None:
     _fill(versions, "b", 1)
     assert versions.tick(at=1e9) == ()
     assert versions.states() == {"a": VersionState.ARMED, "b": VersionState.WAITING}
-    assert "until a person adopts it" in versions.notice("b")
+    assert "until a person names it" in versions.notice("b")
     step, *others = versions.adopt("b", at=5, by="ana")
     assert (step.version, step.why) == ("b", "adopted by ana")
     assert versions.may_alarm("b")
@@ -110,6 +109,21 @@ def test_what_does_not_wait_cannot_be_adopted_or_rejected(name: str) -> None:
     assert versions.state() == before
 
 
+@pytest.mark.parametrize("policy", [VersionPolicy.FREEZE, VersionPolicy.ADOPT_AFTER_REVIEW])
+def test_a_version_that_the_configuration_names_as_reviewed_is_adopted_once_it_is_full(
+    policy: VersionPolicy,
+) -> None:
+    versions = _versions(policy, adopted=("b",))
+    _fill(versions, "a", 0)
+    versions.seen("b", at=1)
+    assert not versions.may_alarm("b")
+    _fill(versions, "b", 2)
+    _fill(versions, "c", 3)
+    assert versions.may_alarm("b")
+    assert versions.may_alarm("a") is (policy is VersionPolicy.FREEZE)
+    assert versions.states()["c"] is VersionState.WAITING
+
+
 def test_a_flood_of_names_forgets_no_armed_version() -> None:
     versions = _versions(VersionPolicy.FREEZE, kept=2)
     _fill(versions, "a", 0)
@@ -150,5 +164,5 @@ def test_whatever_comes_alarms_are_armed_once_and_state_goes_on(
         assert policy is VersionPolicy.FREEZE or len(armed) <= 1
         assert len(versions.states()) <= 3
         stored = json.loads(json.dumps(versions.state()))
-        versions = EncoderVersions.from_state(versions.settings, stored)
+        versions = EncoderVersions.from_state(versions.settings, stored, units=3, kept=versions.kept)
         assert versions.state() == stored

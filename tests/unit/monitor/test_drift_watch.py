@@ -7,14 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from alerts.plain import plain_reason
 from alerts.signals import ALL, QUERY_DRIFT, Reading
 from collectors.trace import RagTrace, Versions
+from detectors.attribution import AttributionSettings
 from detectors.drift_settings import QueryDriftSettings
 from detectors.embedding import HashedNgramEncoder
+from detectors.encoder_versions import EncoderVersionSettings, VersionPolicy
 from detectors.false_alarm_budget import FalseAlarmBudget
 from detectors.units import UnitSettings
 from monitor.drift import DriftWatch
+from monitor.drift_evidence import DriftExplanationSettings
 from monitor.metrics import Metrics
+from monitor.store import Store
 
 DIMENSIONS = 8
 SETTINGS = QueryDriftSettings(
@@ -25,12 +30,20 @@ SETTINGS = QueryDriftSettings(
     slowdown=9.0,
     budget=FalseAlarmBudget(units_per_day=20.0),
 )
+AT_ONCE = EncoderVersionSettings(quiet_s=0.0)
+EXPLAINING = DriftExplanationSettings(
+    attribution=AttributionSettings(topics=4, meaning_slices=2, permutations=999)
+)
 MEASURED = 40
 """Units until the run lengths are measured."""
 
 
-def watch(metrics: Metrics, settings: QueryDriftSettings = SETTINGS) -> DriftWatch:
-    return DriftWatch(UnitSettings(session_idle_s=1), settings, HashedNgramEncoder(), metrics)
+def watch(
+    metrics: Metrics, settings: QueryDriftSettings = SETTINGS, policy: EncoderVersionSettings = AT_ONCE
+) -> DriftWatch:
+    return DriftWatch(
+        UnitSettings(session_idle_s=1), settings, HashedNgramEncoder(), metrics, policy, EXPLAINING
+    )
 
 
 def feed(
@@ -38,6 +51,7 @@ def feed(
     rows: npt.NDArray[np.floating] | Sequence[Sequence[float]],
     start: float,
     encoder: str = "e1",
+    intent: str = "billing",
 ) -> float:
     """Each row a session of its own, a second apart; gives the time after."""
     now = start
@@ -47,7 +61,9 @@ def feed(
             id=f"{now}:a",
             trace_id=str(now),
             start_time_ns=0,
+            query=f"a question about {intent}",
             query_embedding=tuple(map(float, row)),
+            slices={"intent": intent},
             session=f"s{now}",
             versions=Versions(encoder=encoder),
         )
@@ -96,7 +112,7 @@ def test_encoder_versions_never_meet_in_one_window() -> None:
     }
     wider = rng.normal(size=(5, DIMENSIONS + 1))
     feed(drift, wider, now, encoder="e2")
-    assert set(drift.states()) == {"e1/8", "e2/8", "e2/9"}
+    assert set(drift.states()) == {"e1/8", "e2/8", "e2/9", "versions"}
 
 
 def test_what_cannot_be_compared_is_counted_by_reason_and_stops_nothing() -> None:
@@ -131,7 +147,8 @@ def test_stray_vectors_neither_evict_the_reference_nor_hide_its_alarm() -> None:
         now = feed(drift, rng.normal(size=(1, dimensions)), now)
         now = feed(drift, normal(rng, 1, shift=2.0), now)
     assert reading(metrics).estimate == 1.0
-    assert drift.reason() == "encoder = e1/8; detector = query_mmd; detector = novelty"
+    assert drift.reason().startswith("encoder = e1/8; ")
+    assert drift.reason().endswith("; detector = query_mmd; detector = novelty")
     assert "e1/8" in drift.states()
     assert metrics.count_of(metrics.drift_encoders_forgotten) > 0
 
@@ -153,3 +170,59 @@ def test_other_settings_start_a_new_reference() -> None:
     for version, state in drift.states().items():
         again.restore(version, state)
     assert again.status() == ()
+
+
+def test_an_alarm_names_the_slice_that_moved_and_is_told_when_it_ends() -> None:
+    rng = np.random.default_rng(7)
+    drift = watch(Metrics())
+    now = feed(drift, normal(rng, 100 + MEASURED), 0)
+    assert drift.changed_alarms() == []
+    now = feed(drift, normal(rng, 60, shift=2.0), now, intent="visa")
+    first, *_, began = drift.changed_alarms()
+    assert first.id == began.id
+    assert began.explanation is not None
+    assert any((one.field, one.value) == ("intent", "visa") for one in began.explanation.findings)
+    assert len(began.current) >= 20
+    assert len(began.reference) > 100
+    row = next(row for row in drift.status() if row.alarm)
+    assert row.alarm_id == began.id
+    assert any("visa" in line and "grew from 0.0 %" in line for line in row.moved)
+    assert plain_reason(drift.reason()) == drift.reason()
+    feed(drift, normal(rng, 250), now)
+    (*_, ended) = drift.changed_alarms()
+    assert (ended.id, ended.began_at) == (began.id, began.began_at)
+    assert ended.ended_at is not None
+    assert all(not row.moved for row in drift.status())
+
+
+def test_an_alarm_goes_on_with_its_explanation_after_a_restart() -> None:
+    rng = np.random.default_rng(8)
+    drift = watch(Metrics())
+    now = feed(drift, normal(rng, 100 + MEASURED), 0)
+    now = feed(drift, normal(rng, 60, shift=2.0), now, intent="visa")
+    with Store.open(":memory:") as store:
+        for name, state in drift.states().items():
+            store.save_state(name, state, now)
+        metrics = Metrics()
+        again = watch(metrics)
+        for name in store.state_names():
+            state = store.load_state(name)
+            assert state is not None
+            again.restore(name, state)
+    assert again.reason() == drift.reason()
+    assert again.status()[0].moved == drift.status()[0].moved
+    feed(again, normal(rng, 2, shift=2.0), now, intent="visa")
+    assert reading(metrics).estimate == 1.0
+
+
+def test_a_new_encoder_version_does_not_alarm_until_it_is_taken_up() -> None:
+    metrics, rng = Metrics(), np.random.default_rng(9)
+    review = EncoderVersionSettings(policy=VersionPolicy.ADOPT_AFTER_REVIEW)
+    drift = watch(metrics, policy=review)
+    now = feed(drift, normal(rng, 100), 0, encoder="e1")
+    now = feed(drift, normal(rng, 100 + MEASURED), now, encoder="e2")
+    feed(drift, normal(rng, 80, shift=2.0), now, encoder="e2")
+    assert reading(metrics).estimate != 1.0
+    assert drift.changed_alarms() == []
+    notes = {row.detector: row.note for row in drift.status()}
+    assert "until a person names it in encoder_versions.adopted" in notes["query_mmd/e2/8"]
