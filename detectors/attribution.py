@@ -53,6 +53,9 @@ class AttributionSettings(BaseModel):
     max_values: int = Field(
         default=200, ge=1, description="Values of one slice that are tested, the most frequent ones."
     )
+    max_fields: int = Field(
+        default=10, ge=1, description="Slices (intent, locale, ...) that are tested, in alphabetical order."
+    )
     topics: int = Field(default=20, ge=0, description="Topics looked for without labels, at most; 0 = none.")
     meaning_slices: int = Field(
         default=20, ge=0, description="Slices inside which queries are compared, the most frequent ones."
@@ -164,10 +167,13 @@ class _Attribution:
         witness = self._witness() if found else np.empty(0, dtype=np.float32)
         findings = tuple(self._finding(one, q, witness) for one, q in found)
         pool = self._pool
-        return DriftExplanation(findings, len(tests), pool.n, pool.m, limit, dict(self._not_tested))
+        not_tested = {why: count for why, count in self._not_tested.items() if count}
+        return DriftExplanation(findings, len(tests), pool.n, pool.m, limit, not_tested)
 
     def _mix(self) -> Iterable[_Test]:
-        for field in sorted({name for one in self._pool.slices for name in one}):
+        fields = sorted({name for one in self._pool.slices for name in one})
+        self._not_tested["fields_over_the_cap"] += max(0, len(fields) - self._settings.max_fields)
+        for field in fields[: self._settings.max_fields]:
             values = [one.get(field, NOT_LOGGED) for one in self._pool.slices]
             yield from self._counted(MovedBy.MIX, field, values)
 
@@ -183,21 +189,20 @@ class _Attribution:
         pool, every = self._pool, np.array(values)
         votes = every[pool.voter]
         before, now = Counter(votes[: pool.n].tolist()), Counter(votes[pool.n :].tolist())
-        for value in self._testable(before + now):
+        for value in self._testable(kind, before + now):
             a, b = before[value], now[value]
             p = float(fisher_exact(np.array([[a, pool.n - a], [b, pool.m - b]])).pvalue)
             yield _Test(kind, field, value, a, b, p, partial(_rows_of, every, value))
 
-    def _testable(self, counts: Counter[str]) -> list[str]:
-        """The values that are tested, the most frequent first; whoever has all units or too few says nothing."""
+    def _testable(self, kind: MovedBy, counts: Counter[str]) -> list[str]:
+        """The values that are tested, the most frequent first; one that all units or too few have says nothing."""
         frequent = sorted(counts, key=lambda value: (-counts[value], value))
-        kept = [
-            value for value in frequent if self._settings.min_units <= counts[value] < len(self._pool.voter)
-        ]
-        self._not_tested["too_few_units"] += sum(
-            counts[value] < self._settings.min_units for value in frequent
-        )
-        self._not_tested["over_the_cap"] += max(0, len(kept) - self._settings.max_values)
+        everywhere = [value for value in frequent if counts[value] == len(self._pool.voter)]
+        rare = [value for value in frequent if counts[value] < self._settings.min_units]
+        kept = [value for value in frequent if value not in {*everywhere, *rare}]
+        self._not_tested[f"{kind}_in_every_unit"] += len(everywhere)
+        self._not_tested[f"{kind}_too_few_units"] += len(rare)
+        self._not_tested[f"{kind}_over_the_cap"] += max(0, len(kept) - self._settings.max_values)
         return kept[: self._settings.max_values]
 
     def _meanings(self) -> Iterable[_Test]:
@@ -207,7 +212,7 @@ class _Attribution:
             pair for row in self._pool.voter for pair in self._pool.slices[row].items()
         )
         frequent = sorted(sizes, key=lambda pair: (-sizes[pair], pair))
-        self._not_tested["over_the_cap"] += max(0, len(frequent) - self._settings.meaning_slices)
+        self._not_tested["meaning_over_the_cap"] += max(0, len(frequent) - self._settings.meaning_slices)
         for field, value in frequent[: self._settings.meaning_slices]:
             test = self._meaning(field, value)
             if test is not None:
@@ -218,7 +223,7 @@ class _Attribution:
         current = self._pool.is_current(rows)
         sides = [self._units(rows[~current]), self._units(rows[current])]
         if min(map(len, sides)) < self._settings.min_units:
-            self._not_tested["too_few_units"] += 1
+            self._not_tested["meaning_too_few_units"] += 1
             return None
         x, y = (self._some(side) for side in sides)
         p = permutation_test(x, y, permutations=self._settings.permutations, seed=self._seed).p_value

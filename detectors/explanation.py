@@ -74,7 +74,8 @@ class DriftExplanation:
     current_size: int
     false_discovery_rate: float
     not_tested: Mapping[str, int] = field(default_factory=dict)
-    """How many slices were not tested, by why: `too_few_units`, `over_the_cap`."""
+    """How many hypotheses were not tested, by what was asked and why: `mix_too_few_units`, `mix_over_the_cap`,
+    `mix_in_every_unit`, the same of `topic` and `meaning`, and `fields_over_the_cap`."""
 
     @property
     def wording(self) -> str:

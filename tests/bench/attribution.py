@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binom
 
 from detectors.attribution import AttributionSettings, QueryUnit, explain
 from detectors.embedding import HashedNgramEncoder
@@ -48,25 +49,22 @@ class Pool:
         return found
 
 
-def accused(pool: Pool, seed: int, doubled: int, settings: AttributionSettings) -> tuple[set[str], set[str]]:
-    """The intents that a trial names, and those that grew."""
+def named(pool: Pool, seed: int, doubled: int, settings: AttributionSettings) -> tuple[set[str], set[str]]:
+    """The intents that a trial names, whichever way they are said to have gone, and those that grew."""
     rng = np.random.default_rng(seed)
     weights = np.ones(len(pool.intents))
     grown = rng.choice(len(weights), doubled, replace=False)
     reference = pool.units(rng, REFERENCE, weights, 0)
     weights[grown] = 2.0
     explanation = explain(reference, pool.units(rng, CURRENT, weights, 1), settings, seed=seed)
-    named = {
+    moved = {
         one.value
         for one in explanation.findings
         if one.kind is MovedBy.MIX and one.now.rate > one.before.rate
     }
-    return named, {pool.intents[i] for i in grown}
-
-
-def tell(figure: str, ours: float, goal: float, ok: bool) -> None:
-    line = {"figure": figure, "ours": round(ours, 3), "peer": None, "ratio": None, "goal": goal, "ok": ok}
-    print(json.dumps(line))
+    if not doubled:
+        moved = {one.value for one in explanation.findings}
+    return moved, {pool.intents[i] for i in grown}
 
 
 def main(trials: int) -> int:
@@ -75,20 +73,37 @@ def main(trials: int) -> int:
         return 0
     pool = Pool(DATA)
     settings = AttributionSettings(false_discovery_rate=RATE, topics=0, meaning_slices=0)
-    moved = [accused(pool, seed, DOUBLED, settings) for seed in range(trials)]
-    null = [accused(pool, 10_000 + seed, 0, settings)[0] for seed in range(trials)]
-    false_share = float(np.mean([len(named - grown) / max(len(named), 1) for named, grown in moved]))
-    found = float(np.mean([len(named & grown) / len(grown) for named, grown in moved]))
-    any_named = float(np.mean([bool(named) for named in null]))
-    tell("attribution_false_discovery_proportion", false_share, RATE, false_share <= RATE)
-    tell("attribution_true_positive_rate", found, 0.95, found >= 0.95)
-    tell(
-        "attribution_null_any_named",
-        any_named,
-        RATE,
-        any_named <= RATE + 2.0 * (RATE * (1 - RATE) / trials) ** 0.5,
+    moved = [named(pool, seed, DOUBLED, settings) for seed in range(trials)]
+    null = [named(pool, 10_000 + seed, 0, settings)[0] for seed in range(trials)]
+    false_share = float(np.mean([len(found - grown) / max(len(found), 1) for found, grown in moved]))
+    found = float(np.mean([len(found & grown) / len(grown) for found, grown in moved]))
+    any_named = sum(bool(one) for one in null)
+    rows = [
+        ("false_discovery_proportion", false_share, RATE, false_share <= RATE),
+        ("true_positive_rate", found, 0.95, found >= 0.95),
+        (
+            "null_trials_with_any_finding",
+            any_named / trials,
+            RATE,
+            any_named <= binom.ppf(0.975, trials, RATE),
+        ),
+    ]
+    for figure, ours, goal, ok in rows:
+        line = {
+            "figure": f"attribution_{figure}",
+            "ours": ours,
+            "peer": None,
+            "ratio": None,
+            "goal": goal,
+            "ok": bool(ok),
+        }
+        print(json.dumps(line))
+    print(
+        f"\n{trials} trials, {REFERENCE:,} and {CURRENT:,} units, {DOUBLED} of {len(pool.intents)} intents doubled"
     )
-    return 0 if false_share <= RATE and found >= 0.95 else 1
+    for figure, ours, goal, ok in rows:
+        print(f"{figure:30} {ours:7.3f}  goal {goal:.2f}  {'yes' if ok else 'NO'}")
+    return 0 if all(ok for *_, ok in rows) else 1
 
 
 if __name__ == "__main__":

@@ -152,8 +152,14 @@ def test_what_was_not_tested_is_counted() -> None:
     settings = AttributionSettings(max_values=2, topics=0, meaning_slices=0)
     explanation = explain(_units(rng, 100, rare), _units(rng, 100, rare), settings)
     assert explanation.tested == 2
-    assert explanation.not_tested["over_the_cap"] == 1
-    assert explanation.not_tested["too_few_units"] > 0
+    assert explanation.not_tested["mix_over_the_cap"] == 1
+    assert explanation.not_tested["mix_too_few_units"] > 0
+    assert explanation.not_tested["mix_in_every_unit"] == 1
+    one_field = settings.model_copy(update={"max_fields": 1})
+    assert (
+        explain(_units(rng, 100, rare), _units(rng, 100, rare), one_field).not_tested["fields_over_the_cap"]
+        == 1
+    )
 
 
 def test_it_is_the_same_under_the_same_seed() -> None:
