@@ -30,6 +30,10 @@ _CACHED_WORDS = 20_000
 _Features = tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]
 
 
+class EncoderUnavailable(ValueError):  # noqa: N818 (says what it is)
+    """An encoder that is elsewhere did not give vectors; says why. Nothing is known of it then."""
+
+
 class QueryEncoder(Protocol):
     """Turns queries into vectors. Vectors of differently named encoders are never compared."""
 
@@ -43,7 +47,7 @@ class QueryEncoder(Protocol):
     def dimensions(self) -> int: ...
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors of shape (len(texts), dimensions)."""
+        """Vectors of shape (len(texts), dimensions). Raises EncoderUnavailable where it is elsewhere and fails."""
         ...
 
 

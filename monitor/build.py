@@ -18,6 +18,7 @@ from collectors.kafka_letters import TopicLetters
 from collectors.normalise import Normaliser
 from collectors.otlp_grpc import OtlpGrpcReceiver
 from collectors.otlp_http import OtlpHttpReceiver
+from detectors.embedding import QueryEncoder
 from detectors.faithfulness import FaithfulnessCheck, FaithfulnessScorer
 from detectors.filter_exclusion import FilterExclusionCheck
 from detectors.lexical import LexicalScorer
@@ -27,6 +28,7 @@ from detectors.sentence_encoder import query_encoder
 from monitor.announcing import Announcer, MeteredDelivery, Outbox
 from monitor.config import Config
 from monitor.drift import DriftWatch
+from monitor.embedding_endpoint import DeferredEncoding, EmbeddingEndpoint
 from monitor.encoder_watch import EncoderWatch
 from monitor.knowledge import JsonlCatalogue, JsonlGoldenSet
 from monitor.markers import ChangeWatch
@@ -40,6 +42,7 @@ from monitor.replaying import Replay
 from monitor.sampling import Sampler
 from monitor.scoring import Judge, Scorer
 from monitor.service import Component, Health, Sidecar, SpanQueue, StoreKeeper, judging_stage, watch_stage
+from monitor.stage import Stage
 from monitor.store import Ownership, Store
 from monitor.watching import Watch
 from monitor.web.app import create_app
@@ -64,13 +67,19 @@ class Core:
 
 
 def build_core(
-    config: Config, store: Store, dispatcher: Dispatcher | None, metrics: Metrics, now: float
+    config: Config,
+    store: Store,
+    dispatcher: Dispatcher | None,
+    metrics: Metrics,
+    now: float,
+    deferred: DeferredEncoding | None = None,
 ) -> Core:
-    """Everything from spans to guardrails; takes up what the store holds from an earlier process."""
+    """Everything from spans to guardrails; takes up what the store holds from an earlier process. `deferred` embeds
+    queries beside the pipeline; without it they are embedded in it."""
     judges = build_judges(config)
     scorers = {judge.check.name: judge.check.scorer for judge in judges}
     rates = RateBoard(config.rates, config.control_band, scorers, metrics)
-    encoder = query_encoder(config.query_encoder)
+    encoder = build_encoder(config) if deferred is None else deferred.endpoint
     drift = DriftWatch(
         config.units,
         config.query_drift,
@@ -78,6 +87,7 @@ def build_core(
         metrics,
         config.encoder_versions,
         config.drift_explanation,
+        deferred,
     )
     encoders = EncoderWatch(config.encoder_watch, encoder, metrics)
     charts = RateCharts(config.rate_charts, config.rates.slices, store, metrics)
@@ -108,6 +118,20 @@ def build_core(
         watch=watch,
         scorers=scorers,
     )
+
+
+def build_encoder(config: Config) -> QueryEncoder:
+    """What embeds queries that come without an embedding."""
+    if config.embedding_endpoint is not None:
+        return EmbeddingEndpoint(config.embedding_endpoint)
+    return query_encoder(config.query_encoder)
+
+
+def build_deferred(config: Config, metrics: Metrics, clock: Clock) -> DeferredEncoding | None:
+    """The way to the embedding endpoint, if there is one: a sidecar does not wait for it where it judges."""
+    if config.embedding_endpoint is None:
+        return None
+    return DeferredEncoding(EmbeddingEndpoint(config.embedding_endpoint), metrics, clock)
 
 
 def watchable(config: Config, checks: Container[str]) -> list[GuardrailSpec]:
@@ -169,7 +193,8 @@ def build_sidecar(config: Config, clock: Clock = time) -> Sidecar:
     metrics.build.labels(RELEASE).set(1)
     health = Health()
     dispatcher = build_dispatcher(config, metrics, clock)
-    core = build_core(config, store, dispatcher, metrics, clock())
+    deferred = build_deferred(config, metrics, clock)
+    core = build_core(config, store, dispatcher, metrics, clock(), deferred)
     judging = judging_stage(
         core.judging,
         health,
@@ -196,10 +221,27 @@ def build_sidecar(config: Config, clock: Clock = time) -> Sidecar:
         ("outbox", Outbox(dispatcher, store, clock)),
         ("watch", watch_stage(core.watch, health, clock, config.watch.evaluation_s)),
         ("judging", judging),
+        *build_encoding(deferred, health),
         ("intake", queue),
         *build_collectors(config, queue, metrics, health),
     ]
     return Sidecar(components, health, overview)
+
+
+def build_encoding(deferred: DeferredEncoding | None, health: Health) -> list[tuple[str, Component]]:
+    """The thread that asks the embedding endpoint."""
+    if deferred is None:
+        return []
+    settings = deferred.endpoint.settings
+    stage = Stage(
+        "embedding",
+        deferred.embed,
+        capacity=settings.waiting,
+        on_failure=health.fail,
+        max_batch=settings.batch,
+    )
+    deferred.offer = stage.offer
+    return [("embedding", stage)]
 
 
 def build_dispatcher(config: Config, metrics: Metrics, clock: Clock) -> Dispatcher:

@@ -54,6 +54,7 @@ from monitor.config_problems import (
     unknown_key,
 )
 from monitor.drift_evidence import DriftExplanationSettings
+from monitor.embedding_endpoint import EmbeddingEndpointSettings
 from monitor.encoder_watch import EncoderWatchSettings
 from monitor.rate_charts import RateChartSettings
 from monitor.rates import RateSettings
@@ -174,6 +175,9 @@ class Config(_Section):
     units: UnitSettings = Field(UnitSettings(), description="Query drift: which queries count as one unit.")
     query_encoder: QueryEncoderSettings = Field(
         QueryEncoderSettings(), description="Query drift: what embeds queries that come without an embedding."
+    )
+    embedding_endpoint: EmbeddingEndpointSettings | None = Field(
+        None, description="Query drift: an embeddings call over HTTP that takes the place of query_encoder."
     )
     encoder_watch: EncoderWatchSettings = Field(
         EncoderWatchSettings(), description="Whether the encoder still gives the vectors that it gave."

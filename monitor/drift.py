@@ -16,7 +16,7 @@ from alerts.signals import ALL, QUERY_DRIFT
 from collectors.trace import RagTrace
 from detectors.drift_ensemble import Standing, Watched
 from detectors.drift_settings import QueryDriftSettings
-from detectors.embedding import QueryEncoder
+from detectors.embedding import EncoderUnavailable, QueryEncoder
 from detectors.encoder_versions import (
     EncoderVersions,
     EncoderVersionSettings,
@@ -31,6 +31,7 @@ from detectors.verdict import State
 from monitor.drift_alarms import DriftAlarm
 from monitor.drift_evidence import DriftExplanationSettings, SeenQuery
 from monitor.drift_version import WatchedVersion
+from monitor.embedding_endpoint import DeferredEncoding
 from monitor.metrics import Metrics
 from monitor.status import DriftStatus
 
@@ -55,10 +56,12 @@ class DriftWatch:
         metrics: Metrics,
         policy: EncoderVersionSettings | None = None,
         explaining: DriftExplanationSettings | None = None,
+        deferred: DeferredEncoding | None = None,
     ) -> None:
         self._units = units
         self._drift = drift
         self._encoder = encoder
+        self._deferred = deferred
         self._metrics = metrics
         self._explaining = explaining or DriftExplanationSettings()
         self._policy = EncoderVersions(policy, units=drift.reference_size, kept=_MAX_ENCODERS)
@@ -69,10 +72,29 @@ class DriftWatch:
         self._lock = threading.Lock()
 
     def put(self, trace: RagTrace, now: float) -> None:
-        """Take the trace's query embedding: the logged one, else the configured encoder's."""
-        row, version = self._embed(trace)
-        if row is None:
-            self._metrics.drift_skipped.labels(version).inc()
+        """Take the trace's query embedding: the logged one, else the configured encoder's, which may come later."""
+        if trace.query_embedding is not None:
+            row = np.asarray(trace.query_embedding, dtype=np.float32)
+            self._take(trace, row, f"{trace.versions.encoder or 'logged'}/{row.shape[0]}", now)
+        elif not trace.query:
+            self._metrics.drift_skipped.labels("no_query").inc()
+        elif self._deferred is None:
+            self._encode(trace, trace.query, now)
+        elif not self._deferred.offer(trace):
+            self._metrics.drift_skipped.labels("encoder_busy").inc()
+
+    def _encode(self, trace: RagTrace, query: str, now: float) -> None:
+        try:
+            row = self._encoder.encode([query])[0]
+        except EncoderUnavailable:
+            self._metrics.drift_skipped.labels("encoder_unavailable").inc()
+            return
+        self._take(trace, row, self._encoder.name, now)
+
+    def _take(self, trace: RagTrace, row: npt.NDArray[np.float32], version: str, now: float) -> None:
+        unusable = "not_finite" if not np.isfinite(row).all() else "" if row.any() else "zero_vector"
+        if unusable:
+            self._metrics.drift_skipped.labels(unusable).inc()
             return
         query = SeenQuery(row, trace.query or "", trace.slices)
         self._of(version).tracker.add(trace.session, query, now)
@@ -80,6 +102,8 @@ class DriftWatch:
 
     def tick(self, now: float) -> None:
         """Push what closed, compare, publish."""
+        for trace, row in self._deferred.done() if self._deferred is not None else ():
+            self._take(trace, row, self._encoder.name, now)
         live = self._live()
         self._note(self._policy.tick(at=now))
         for name, version in list(self._versions.items()):
@@ -149,22 +173,6 @@ class DriftWatch:
             if alarmed:
                 return self._versions[alarmed[0]].reason()
             return f"encoder = {live[0]}" if live else ""
-
-    def _embed(self, trace: RagTrace) -> tuple[npt.NDArray[np.float32] | None, str]:
-        """The row and its encoder version, or None and why there is none."""
-        if trace.query_embedding is not None:
-            row = np.asarray(trace.query_embedding, dtype=np.float32)
-            version = f"{trace.versions.encoder or 'logged'}/{row.shape[0]}"
-        elif trace.query:
-            row = self._encoder.encode([trace.query])[0]
-            version = self._encoder.name
-        else:
-            return None, "no_query"
-        if not np.isfinite(row).all():
-            return None, "not_finite"
-        if not row.any():
-            return None, "zero_vector"
-        return row, version
 
     def _push(self, version: WatchedVersion, unit: list[SeenQuery], now: float) -> None:
         try:

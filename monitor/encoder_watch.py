@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from alerts.signals import ALL, ENCODER_CHANGE
 from collectors.trace import RagTrace
 from detectors import encoder_monitor
-from detectors.embedding import QueryEncoder
+from detectors.embedding import EncoderUnavailable, QueryEncoder
 from detectors.encoder_monitor import EncoderChange, ProbeReport, compare_probes
 from detectors.repeated_queries import RepeatedQueries, RepeatedQuerySettings
 from detectors.vectors import UnusableVectors
@@ -159,7 +159,11 @@ class EncoderWatch:
         self._alarm = None if math.isnan(since) else _Alarm(since, stored["said"])
 
     def _probe(self, now: float) -> None:
-        vectors = self._encoder.encode(self._texts)
+        try:
+            vectors = self._encoder.encode(self._texts)
+        except EncoderUnavailable as error:
+            _LOG.warning("encoder %s: its probes could not be embedded: %s", self._encoder.name, error)
+            return
         if self._pinned is None:
             self._pinned = vectors
             return
