@@ -30,6 +30,7 @@ _KINDS = {
 _KIND = "openinference.span.kind"
 _FIRST_TOKEN = "First Token Stream Event"  # noqa: S105
 _ANNOTATIONS = ("annotations.", "trace.annotations.", "session.annotations.")
+_PARTS = "message.contents."
 _CONTEXT_VARIABLES = ("context", "context_str")
 _VERDICTS = {"thumbs_up", "thumbs_down", "regenerate", "copy"}
 
@@ -88,13 +89,20 @@ def _messages(span: Span, prefix: str) -> list[dict[str, object]]:
     for item in values.in_order(values.indexed(span, prefix)):
         content: object = item.get("message.content")
         if content is None:
-            content = [
-                {"type": item.get(name[: -len("text")] + "type", "text"), "text": part}
-                for name, part in item.items()
-                if name.startswith("message.contents.") and name.endswith(".message_content.text")
-            ]
+            content = _parts(item)
         messages.append({"role": item.get("message.role"), "content": content})
     return messages
+
+
+def _parts(item: Mapping[str, AttributeValue]) -> list[dict[str, AttributeValue]]:
+    """`message.contents.N.message_content.{type,text}` in the order of their numbers, whatever order they came in."""
+    found: dict[int, dict[str, AttributeValue]] = {}
+    for name, part in item.items():
+        index, _, rest = name.removeprefix(_PARTS).partition(".")
+        if name.startswith(_PARTS) and rest == "message_content.text" and index.isdecimal():
+            kind = item.get(f"{_PARTS}{index}.message_content.type", "text")
+            found[int(index)] = {"type": kind, "text": part}
+    return [found[index] for index in sorted(found)]
 
 
 def _asked(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | None:

@@ -71,14 +71,14 @@ def _document(item: object) -> FoundDocument:
         return _printed_document(item)
     if not isinstance(item, dict):
         return FoundDocument()
-    identity, metadata = item.get("id"), item.get("metadata")
+    identity = values.identity_in(item, ("id",))
     body = item.get("page_content", item.get("content", item.get("text")))
     return FoundDocument(
-        id=None if identity is None else str(identity),
+        id=identity,
         id_source=None if identity is None else IdSource.OUTPUT,
         score=(score := values.as_number(item.get("score"))),
         score_kind=None if score is None else ScoreKind.SIMILARITY,
-        metadata=metadata if isinstance(metadata, dict) else None,
+        metadata=values.mapping_in(item.get("metadata"), set()),
         text=body if isinstance(body, str) else None,
     )
 

@@ -44,8 +44,9 @@ def document(item: object, kind: ScoreKind = ScoreKind.SIMILARITY) -> FoundDocum
     """One document of any of the shapes; an unknown one where it is none of them, so that ranks stay true."""
     if isinstance(item, str):
         item = values.parse_json(item) if item.startswith("{") else None
-    if isinstance(item, list) and len(item) == 2 and (score := values.as_number(item[1])) is not None:
-        return document(item[0], kind)._replace(score=score, score_kind=kind)
+    if isinstance(item, list) and len(item) == 2 and isinstance(item[0], dict) and _is_scalar(item[1]):
+        score = values.as_number(item[1])
+        return document(item[0], kind)._replace(score=score, score_kind=None if score is None else kind)
     if not isinstance(item, dict):
         return FoundDocument()
     for wrapper in ("node", "kwargs"):
@@ -54,15 +55,19 @@ def document(item: object, kind: ScoreKind = ScoreKind.SIMILARITY) -> FoundDocum
     return _flat(item, item.get("score"), kind)
 
 
+def _is_scalar(value: object) -> bool:
+    """A score, even where it is no number: NaN is written as null."""
+    return not isinstance(value, dict | list)
+
+
 def _flat(item: Mapping[str, Any], score: object, kind: ScoreKind) -> FoundDocument:
-    identity = next((item[name] for name in _IDS if isinstance(item.get(name), str | int)), None)
-    metadata = item.get("metadata", item.get("meta"))
+    identity = values.identity_in(item, _IDS)
     value = values.as_number(score)
     return FoundDocument(
-        id=None if identity is None else str(identity),
+        id=identity,
         id_source=None if identity is None else IdSource.OUTPUT,
         score=value,
         score_kind=None if value is None else kind,
-        metadata=metadata if isinstance(metadata, dict) else None,
+        metadata=values.mapping_in(item.get("metadata", item.get("meta")), set()),
         text=next((item[name] for name in _TEXTS if isinstance(item.get(name), str)), None),
     )

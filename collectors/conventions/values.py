@@ -10,6 +10,7 @@ from typing import Any
 
 from collectors.conventions.convention import FoundDocument, Read
 from collectors.dialects.clauses import parse_clauses
+from collectors.dialects.loading import load
 from collectors.predicate import Predicate, UnparsedFilter
 from collectors.shape import shape_of
 from collectors.span import AttributeValue, Span
@@ -17,6 +18,10 @@ from collectors.trace import Citation, Flag, IdSource, ScoreKind
 
 REDACTED = "__REDACTED__"
 """What OpenInference writes in place of hidden content."""
+
+_IDS = ("id", "document_id", "doc_id")
+_TEXTS = ("content", "text", "page_content")
+"""The specification's name first, then those that services write in its place."""
 
 MAX_LIST = 1000
 """Indices at and beyond this are packed rather than left as holes: one attribute must not make a million."""
@@ -44,7 +49,9 @@ def label(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | None:
 
 
 def whole(span: Span, raw: AttributeValue, flags: set[Flag]) -> int | None:
-    """A count: an int of at least 0."""
+    """A count: an int of at least 0, or one as text."""
+    if isinstance(raw, str):
+        raw = as_number(raw)
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     return raw if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 0 else None
@@ -123,19 +130,25 @@ def citations(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[Citati
 
 
 def documents(kind: ScoreKind) -> Read:
-    """A list of `{id?, score?, content?, metadata?}`, structured or as JSON; bare strings are ids."""
+    """A list of `{id?, score?, content?, metadata?}`, structured or as text; bare strings are ids."""
 
     def read(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[FoundDocument, ...] | None:
         items = structured(raw, flags)
         if not isinstance(items, list):
             return None
-        return tuple(_document(item, kind) for item in items)
+        return tuple(_document(item, kind, flags) for item in items)
 
     return read
 
 
 def structured(raw: AttributeValue, flags: set[Flag]) -> Any:
-    """The value, or what its JSON says; None where it is hidden, or JSON cut short (which is flagged)."""
+    """The value, or what its JSON or printed Python says; None where it is hidden, or cut short (which is flagged).
+
+    >>> flags = set(); structured("{'tenant': 'acme', 'draft': False}", flags), flags
+    ({'tenant': 'acme', 'draft': False}, set())
+    >>> structured("{'tenant': 'ac", flags), sorted(flags)
+    (None, [<Flag.TRUNCATED_JSON: 'truncated_json'>])
+    """
     if not isinstance(raw, str):
         return raw
     if raw == REDACTED:
@@ -143,8 +156,22 @@ def structured(raw: AttributeValue, flags: set[Flag]) -> Any:
         return None
     value = parse_json(raw)
     if value is None and raw.lstrip()[:1] in ("{", "["):
-        flags.add(Flag.TRUNCATED_JSON)
+        value = _printed(raw)
+        if value is None:
+            flags.add(Flag.TRUNCATED_JSON)
     return value
+
+
+_PRINTED = re.compile(r"\s*[\[{(]*(?:'|Document\()")
+"""How Python prints what holds texts first, where JSON would have a double quote; and LangChain's documents."""
+
+
+def _printed(raw: str) -> Any:
+    """What `str()` made the text of, None where it is not that."""
+    try:
+        return load(raw) if _PRINTED.match(raw) else None
+    except UnparsedFilter:
+        return None
 
 
 _DECODER = json.JSONDecoder(parse_constant=lambda name: None)
@@ -173,6 +200,16 @@ def as_json_text(raw: AttributeValue) -> str:
 
 
 def as_number(raw: object) -> float | None:
+    """A finite number, or one as text: some exporters know only texts.
+
+    >>> as_number(2), as_number(" 0.83 "), as_number("NaN"), as_number("1_0"), as_number(True)
+    (2.0, 0.83, None, None, None)
+    """
+    if isinstance(raw, str):
+        try:
+            raw = None if "_" in raw else float(raw)
+        except ValueError:
+            return None
     if isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw):
         return float(raw)
     return None
@@ -198,19 +235,30 @@ def in_order(found: Mapping[int, Mapping[str, AttributeValue]]) -> Iterator[Mapp
     return (found[index] for index in sorted(found))
 
 
-def _document(item: object, kind: ScoreKind) -> FoundDocument:
+def _document(item: object, kind: ScoreKind, flags: set[Flag]) -> FoundDocument:
     if isinstance(item, str):
-        return FoundDocument(item, IdSource.LOGGED)
+        return FoundDocument(item, IdSource.LOGGED) if item else FoundDocument()
     if not isinstance(item, dict):
         return FoundDocument()
-    identity = item.get("id")
+    identity = identity_in(item, _IDS)
     score = as_number(item.get("score"))
-    content, metadata = item.get("content"), item.get("metadata")
     return FoundDocument(
-        id=None if identity is None else str(identity),
+        id=identity,
         id_source=None if identity is None else IdSource.LOGGED,
         score=score,
         score_kind=None if score is None else kind,
-        metadata=metadata if isinstance(metadata, dict) else None,
-        text=content if isinstance(content, str) else None,
+        metadata=mapping_in(item.get("metadata"), flags),
+        text=next((item[name] for name in _TEXTS if isinstance(item.get(name), str)), None),
     )
+
+
+def identity_in(item: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    """The first of these keys that holds an id: a text that is not empty, or an int."""
+    found = (item.get(name) for name in names)
+    return next((str(one) for one in found if type(one) is int or (isinstance(one, str) and one)), None)
+
+
+def mapping_in(raw: object, flags: set[Flag]) -> Mapping[str, Any] | None:
+    """Metadata inside something else: a map, or one that was written as text."""
+    value = structured(raw, flags) if isinstance(raw, str) else raw
+    return value if isinstance(value, dict) else None

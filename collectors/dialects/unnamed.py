@@ -27,6 +27,21 @@ _STRUCTURED: tuple[_Parser, ...] = (
     parse_haystack,
 )
 _EXPRESSIONS: tuple[_Parser, ...] = (parse_milvus, parse_lancedb)
+_NAMING = {"field", "key", "attribute", "column", "path", "namespace", "name", "property"}
+_COMPARING = {
+    "op",
+    "operator",
+    "comparator",
+    "value",
+    "values",
+    "type",
+    "match",
+    "allow",
+    "allow_list",
+    "condition",
+}
+"""Keys of a map that is one condition in a notation not known here (`{"type": "eq", "key": "tenant", "value": 1}`), and
+no equalities of fields that happen to have such names."""
 _COMPARES = re.compile(r"[=<>(]|\b(?:in|is|like|between)\b", re.IGNORECASE)
 """Without it a text is a word or two, and a field alone is too little to be sure that it is a condition."""
 
@@ -53,6 +68,8 @@ def parse_any(value: object) -> Predicate:
     if not isinstance(value, Mapping):
         raise UnparsedFilter(f"no filter: {value!r:.200}")
     structured = _agreed(_STRUCTURED, value)
+    if not structured and not _NAMING.isdisjoint(value) and not _COMPARING.isdisjoint(value):
+        raise UnparsedFilter(f"a condition of an unknown notation: {value!r:.200}")
     return _only(structured or _agreed((parse_mongo, parse_equalities), value), value)
 
 

@@ -337,3 +337,51 @@ def test_genai_names_old_and_new() -> None:
     }
     assert value(Field.ENCODER_VERSION, embedder)[0] == "e5"
     assert value(Field.MODEL, embedder)[0] is None
+
+
+def test_parts_of_a_message_are_read_in_the_order_of_their_numbers() -> None:
+    """Ten parts and more sort otherwise as texts: "10" before "2"."""
+    parts: dict[str, AttributeValue] = {"llm.input_messages.0.message.role": "user"}
+    for index in (10, 2, 0, 1):
+        name = f"llm.input_messages.0.message.contents.{index}.message_content"
+        parts |= {f"{name}.type": "text", f"{name}.text": f"<{index}>"}
+    parts["llm.input_messages.0.message.contents.1.message_content.type"] = "image"
+    assert value(Field.INPUT, parts) == ("<0><2><10>", set())
+
+
+def test_numbers_and_metadata_that_were_written_as_text() -> None:
+    name = "retrieval.documents.0.document"
+    (found,), flags = value(
+        Field.DOCUMENTS,
+        {f"{name}.id": 7, f"{name}.score": "0.83", f"{name}.metadata": "{'tenant': 'acme', 'draft': False}"},
+    )
+    assert (found.id, found.score, found.metadata) == ("7", 0.83, {"tenant": "acme", "draft": False})
+    assert flags == set()
+    assert value(Field.INPUT_TOKENS, {"gen_ai.usage.input_tokens": "12"}) == (12, set())
+    assert value(Field.INPUT_TOKENS, {"gen_ai.usage.input_tokens": "-1"}) == (None, set())
+    assert value(Field.INPUT_TOKENS, {"gen_ai.usage.input_tokens": "many"}) == (None, set())
+
+
+@pytest.mark.parametrize(
+    "logged",
+    [
+        [{"id": "kb-1", "score": 0.9, "content": "5 days", "metadata": {"tenant": "acme"}}],
+        '[{"document_id": "kb-1", "score": "0.9", "text": "5 days", "metadata": "{\\"tenant\\": \\"acme\\"}"}]',
+        "[{'id': 'kb-1', 'score': 0.9, 'content': '5 days', 'metadata': {'tenant': 'acme'}}]",
+        "[Document(id='kb-1', score=0.9, metadata={'tenant': 'acme'}, page_content='5 days')]",
+    ],
+)
+def test_genai_documents_however_a_service_writes_them(logged: Any) -> None:
+    (found,), flags = value(Field.DOCUMENTS, {"gen_ai.retrieval.documents": logged})
+    assert (found.id, found.score, found.text, found.metadata) == ("kb-1", 0.9, "5 days", {"tenant": "acme"})
+    assert flags == set()
+
+
+@pytest.mark.parametrize("cut", ['[{"id": "kb-1", "sc', "[{'id': 'kb-1', 'sc", "[Document(id='kb-1', "])
+def test_documents_cut_short_are_flagged_and_none(cut: str) -> None:
+    assert value(Field.DOCUMENTS, {"gen_ai.retrieval.documents": cut}) == (None, {Flag.TRUNCATED_JSON})
+
+
+def test_an_empty_id_is_no_id() -> None:
+    (one, other), _ = value(Field.DOCUMENTS, {"gen_ai.retrieval.documents": [{"id": ""}, {"id": True}]})
+    assert (one.id, one.id_source, other.id) == (None, None, None)

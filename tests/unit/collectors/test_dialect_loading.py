@@ -120,6 +120,10 @@ def test_an_unnamed_filter_with_one_reading(logged: Any, text: str) -> None:
         {"a": {"b": 1}},
         {"a": {"$contains": "b"}},
         '"a"',
+        {"type": "eq", "key": "tenant", "value": "acme"},
+        {"field": "tenant", "op": "eq", "value": "acme"},
+        {"attribute": "tenant", "comparator": "eq", "value": "acme"},
+        {"namespace": "tenant", "allow_list": "acme"},
     ],
 )
 def test_an_unnamed_filter_without_one_is_refused(logged: Any) -> None:
