@@ -150,7 +150,7 @@ class Metrics:
             "statistic": "The control chart's statistic.",
             "limit": "Where the control chart alarms; NaN while the baseline is collected.",
             "baseline": "The rate expected at the last look; NaN before one.",
-            "baseline_days": "Days collected for the baseline; 0 once it is learnt.",
+            "baseline_seconds": "Whole days collected for the baseline, in seconds; 0 once it is learnt.",
         }
         self.rate_chart = {
             name: self._gauge(f"rate_chart_{name}", text, *chart) for name, text in charted.items()

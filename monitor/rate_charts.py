@@ -19,6 +19,7 @@ RATES = ("regeneration", "thumbs_down", "refusal", "empty_retrieval")
 _STATE = "rate_charts/"
 _PLACE = "rate_charts_hour"
 _HOUR_S = 3600
+_DAY_S = 24 * _HOUR_S
 _MOST_BEHIND = 7 * 24
 """Hours that are caught up after a stop, one a tick; a longer stop is skipped."""
 Pair = tuple[str, str]
@@ -136,7 +137,9 @@ class RateCharts:
             self._metrics.rate_chart["limit"].labels(rate, name).set(limit)
             expected = math.nan if reading.expected is None else reading.expected
             self._metrics.rate_chart["baseline"].labels(rate, name).set(expected)
-            self._metrics.rate_chart["baseline_days"].labels(rate, name).set(reading.days_collected)
+            self._metrics.rate_chart["baseline_seconds"].labels(rate, name).set(
+                reading.days_collected * _DAY_S
+            )
             for state in ChartState:
                 self._metrics.rate_chart_state.labels(rate, name, state).set(float(reading.state is state))
         for name, readings in alarms.items():
