@@ -188,9 +188,10 @@ class DocumentReader:
         )
 
     def _flag(self, retrievals: Sequence[Retrieval]) -> None:
-        if any(one.documents is None for one in retrievals):
-            self._view.flags.add(Flag.DOCS_UNKNOWN)
         documents = [document for one in retrievals for document in one.documents or ()]
+        unnamed = any(one.id is None and one.text is None for one in documents)
+        if unnamed or any(one.documents is None for one in retrievals):
+            self._view.flags.add(Flag.DOCS_UNKNOWN)
         if documents and all(one.score is None for one in documents):
             self._view.flags.add(Flag.NO_SCORES)
         if any(one.id_source is IdSource.DERIVED for one in documents):

@@ -2,7 +2,8 @@
 
 Source: github.com/open-telemetry/semantic-conventions-genai (model/gen-ai), with the earlier names that are still
 about: `gen_ai.request.top_k` for `gen_ai.retrieval.top_k`, `gen_ai.usage.prompt_tokens` and `completion_tokens`,
-`gen_ai.prompt.N.content` and `gen_ai.completion.N.content`, `gen_ai.system` for `gen_ai.provider.name`. Content is
+`gen_ai.prompt.N.content` and `gen_ai.completion.N.content`, `gen_ai.system` for `gen_ai.provider.name`; Semantic
+Kernel has operations and counts of its own (microsoft/semantic-kernel, gen_ai_attributes.py). Content is
 opt-in and may be structured or JSON. `gen_ai.retrieval.filters` and `gen_ai.prompt.variable.*` are in no
 specification, but in instrumentations.
 """
@@ -19,6 +20,8 @@ from collectors.trace import Flag, ScoreKind
 _KINDS = {
     "chat": SpanKind.LLM,
     "text_completion": SpanKind.LLM,
+    "chat.completions": SpanKind.LLM,  # Semantic Kernel
+    "text.completions": SpanKind.LLM,
     "generate_content": SpanKind.LLM,
     "embeddings": SpanKind.EMBEDDING,
     "embedding": SpanKind.EMBEDDING,
@@ -121,10 +124,12 @@ _RULES = {
     Field.INPUT_TOKENS: (
         Rule("gen_ai.usage.input_tokens", values.whole),
         Rule("gen_ai.usage.prompt_tokens", values.whole),
+        Rule("gen_ai.response.prompt_tokens", values.whole),
     ),
     Field.OUTPUT_TOKENS: (
         Rule("gen_ai.usage.output_tokens", values.whole),
         Rule("gen_ai.usage.completion_tokens", values.whole),
+        Rule("gen_ai.response.completion_tokens", values.whole),
     ),
     Field.COST: (Rule("gen_ai.usage.cost", values.number),),
     Field.FIRST_TOKEN_NS: (Rule("gen_ai.response.time_to_first_chunk", _first_token),),

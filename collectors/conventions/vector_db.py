@@ -120,6 +120,14 @@ def _none_found(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[Foun
     return () if raw == 0 else None
 
 
+def _texts(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[FoundDocument, ...] | None:
+    """Spring AI's documents, of which it tells the texts alone."""
+    texts = values.structured(raw, flags)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        return None
+    return tuple(FoundDocument(text=text) for text in texts)
+
+
 def _top_k(span: Span, raw: AttributeValue, flags: set[Flag]) -> int | None:
     """Spring AI writes it as text."""
     return values.whole(span, int(raw) if isinstance(raw, str) and raw.isdecimal() else raw, flags)
@@ -131,6 +139,7 @@ _RULES = {
         Rule("db.query.result", _results("db.query.result"), spread=True),
         Rule("db.search.result", _results("db.search.result"), spread=True),
         Rule(_SEARCH_COUNT, _none_found),
+        Rule("db.vector.query.response.documents", _texts),
     ),
     Field.FILTER: (
         Rule("db.chroma.query.where", filters.logged("chroma")),

@@ -270,3 +270,30 @@ def test_pipelines_tell_what_their_steps_gave() -> None:
     assert [(one.id, one.score_kind) for one in trace.reranked.documents] == [("b", "rerank")]
     assert (trace.answer, trace.versions.model) == ("5 days", "m")
     assert (trace.tokens.input, trace.tokens.output) == (3, 2)
+
+
+def test_semantic_kernels_own_operation_and_counts() -> None:
+    """microsoft/semantic-kernel, model_diagnostics: content in events of the span, a role with a capital."""
+    trace = traced(
+        span(
+            {
+                "gen_ai.operation.name": "chat.completions",
+                "gen_ai.system": "openai",
+                "gen_ai.request.model": "m",
+                "gen_ai.response.prompt_tokens": 4,
+                "gen_ai.response.completion_tokens": 5,
+            },
+            ("gen_ai.content.prompt", {"gen_ai.prompt": '[{"role": "user", "content": "How long?"}]'}),
+            (
+                "gen_ai.content.completion",
+                {"gen_ai.completion": '[{"role": "Assistant", "content": "5 days"}]'},
+            ),
+        )
+    )
+    assert (trace.query, trace.answer, trace.tokens.input, trace.tokens.output) == (
+        "How long?",
+        "5 days",
+        4,
+        5,
+    )
+    assert Flag.CONTENT_NOT_CAPTURED not in trace.flags

@@ -260,3 +260,13 @@ def test_the_store_under_a_framework_fills_in_what_it_alone_knows() -> None:
     assert (retrieval.query, retrieval.top_k) == ("How long?", 2)
     assert retrieval.filter is not None
     assert Flag.DERIVED_IDS not in trace.flags
+
+
+def test_spring_ais_documents_are_texts() -> None:
+    told: dict[str, AttributeValue] = {"spring.ai.kind": "vector_store", "db.operation.name": "query"}
+    name = "db.vector.query.response.documents"
+    found, flags = value(Field.DOCUMENTS, span("pg_vector query", {**told, name: '["5 days", "14 days"]'}))
+    assert ([one.text for one in found], [one.id for one in found]) == (["5 days", "14 days"], [None, None])
+    assert flags == set()
+    unescaped = '["5 days", "say "no""]'
+    assert value(Field.DOCUMENTS, span("q", {**told, name: unescaped})) == (None, {Flag.TRUNCATED_JSON})

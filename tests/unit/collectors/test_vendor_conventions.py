@@ -11,6 +11,7 @@ import pytest
 
 from collectors.assembly import Assembler, AssemblySettings
 from collectors.conventions import Field, SpanKind, has_answer, kind_of, read
+from collectors.conventions.payloads import documents_in
 from collectors.normalise import Normaliser, NormaliseSettings
 from collectors.predicate import to_text
 from collectors.span import AttributeValue, Scope, Span, SpanBatch, SpanEvent
@@ -588,3 +589,51 @@ def test_session_and_user_of_plain_spans() -> None:
     assert trace.session == "s-1"
     assert trace.sources["session"] == "otel session.id"
     assert trace.sources["user_hash"] == "otel enduser.id"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"ids": [["a", "b"]], "documents": [["x y", "z"]], "distances": [[0.1, 0.2]], "metadatas": None},
+            [("a", 0.1, "x y", None), ("b", 0.2, "z", None)],
+        ),
+        ({"ids": [["a"], ["b"]], "documents": [["x"], ["y"]]}, None),
+        ({"ids": [], "documents": []}, []),
+        (
+            {"points": [{"id": 1, "version": 3, "score": 0.4, "payload": {"text": "x", "tenant": "acme"}}]},
+            [("1", 0.4, "x", {"text": "x", "tenant": "acme"})],
+        ),
+        (
+            [{"id": "p", "payload": {"page_content": "x", "metadata": {"tenant": "acme"}}, "score": 0.4}],
+            [("p", 0.4, "x", {"tenant": "acme"})],
+        ),
+        (
+            {"hits": {"total": 1, "hits": [{"_id": "h", "_score": 1.5, "_source": {"text": "x"}}]}},
+            [("h", 1.5, "x", {"text": "x"})],
+        ),
+        (
+            {
+                "retrievalResults": [
+                    {"content": {"text": "x", "type": "TEXT"}, "score": 0.5, "metadata": {"c": 1}}
+                ]
+            },
+            [(None, 0.5, "x", {"c": 1})],
+        ),
+        ({"data": [{"score": 0.5, "content": [{"type": "text", "text": "x"}]}]}, [(None, 0.5, "x", None)]),
+        (["Five days.", "kb-101", ""], [(None, None, "Five days.", None), *[(None, None, None, None)] * 2]),
+        ([[{"id": "a"}, None], [{"id": "b"}, 0.5]], [("a", None, None, None), ("b", 0.5, None, None)]),
+        ([{"id": "a", "score": float("inf"), "metadata": "{'t': 1}"}], [("a", None, None, {"t": 1})]),
+    ],
+)
+def test_documents_as_stores_hand_them_on(given: Any, told: list[tuple[Any, ...]] | None) -> None:
+    found = documents_in(given)
+    assert told == (None if found is None else [(one.id, one.score, one.text, one.metadata) for one in found])
+
+
+def test_a_document_without_id_and_text_is_unknown() -> None:
+    """Its place is kept, and the trace says that something came back of which nothing is known."""
+    retrieved = {"langfuse.observation.type": "retriever", "langfuse.observation.input": "q"}
+    for output, unknown in (('["kb-101"]', True), ('[{"id": "kb-101"}]', False), ("[]", False)):
+        (trace,) = traces(span({**retrieved, "langfuse.observation.output": output}))
+        assert (Flag.DOCS_UNKNOWN in trace.flags) is unknown
