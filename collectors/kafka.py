@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 SOURCE = "kafka"
 _POLL_MS, _HELD_POLL_MS = 200, 50
 _COMMIT_MS = 5_000
-_RECONNECT_S = 1.0
+_RECONNECT_S, _RECONNECT_MOST_S = 1.0, 15.0
 
 
 class KafkaCollector:
@@ -121,12 +121,15 @@ class KafkaCollector:
 
     def _connected(self) -> Any | None:
         """A consumer that has joined nothing yet; None where we are stopped before a broker answers."""
+        wait_s = _RECONNECT_S
         while not self._stopping.is_set():
             try:
                 client = mended(consumer(self._settings))
             except NOT_THERE_YET as error:
-                _log.warning("no broker at %s yet: %s", ", ".join(self._settings.bootstrap_servers), error)
-                self._stopping.wait(_RECONNECT_S)
+                brokers = ", ".join(self._settings.bootstrap_servers)
+                _log.warning("no broker at %s yet: %s; next try in %g s", brokers, error, wait_s)
+                self._stopping.wait(wait_s)
+                wait_s = min(2.0 * wait_s, _RECONNECT_MOST_S)
                 continue
             listener = _Listener(self, client)
             if self._settings.topic_pattern is not None:

@@ -22,8 +22,9 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from alerts.settings import AlertingSettings
 from alerts.spec import DEFAULT_GUARDRAILS, GuardrailSpec
@@ -248,7 +249,7 @@ def load(path: Path | None) -> Config:
     """
     source = "environment" if path is None else str(path)
     file = ConfigFile({}, {}) if path is None else read_config_file(path)
-    variables = _variables(source)
+    variables = _variables()
     problems = _unknown_variables()
     values = _merged(_without_bare_sections(file.values, Config), variables)
     try:
@@ -296,7 +297,11 @@ _EXAMPLE_HEAD = """\
 """
 
 
-_SAID_BETTER = {"missing": "must be given", "model_type": "must be a mapping of settings"}
+_SAID_BETTER = {
+    "missing": "must be given",
+    "model_type": "must be a mapping of settings",
+    "tuple_type": 'must be a list; in a variable as JSON: ["one", "other"]',
+}
 
 
 class _FromEnvironment(Config, BaseSettings):
@@ -305,13 +310,19 @@ class _FromEnvironment(Config, BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_nested_delimiter=ENV_DELIMITER)
 
 
-def _variables(source: str) -> dict[str, Any]:
+class _Environment(EnvSettingsSource):
+    """Lists and mappings come as JSON; what is none stays text, so that the problem is told of the setting itself."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
+def _variables() -> dict[str, Any]:
     """What the environment sets, as nested values."""
-    try:
-        return EnvSettingsSource(_FromEnvironment)()
-    except SettingsError as error:
-        cause = f"{error.__cause__}" if error.__cause__ is not None else "not readable"
-        raise ConfigError(source, [Problem("", f"{error}: must be JSON ({cause})")]) from error
+    return _Environment(_FromEnvironment)()
 
 
 def _unknown_variables() -> list[Problem]:

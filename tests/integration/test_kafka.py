@@ -483,6 +483,24 @@ def test_a_broker_that_comes_up_later_is_waited_for(tmp_path: Path) -> None:
     assert bench.failures == []
 
 
+def test_a_broker_that_stays_away_is_asked_for_less_and_less_often(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(Broker(free_port()), tmp_path)
+
+    def waits() -> list[str]:
+        return [
+            record.getMessage().rpartition("next try in ")[2]
+            for record in caplog.records
+            if "no broker at" in record.getMessage()
+        ]
+
+    with bench.collector(Sink(), "spans") as collector:
+        until(lambda: len(waits()) >= 3)
+        collector.stop()
+    assert waits()[:3] == ["1 s", "2 s", "4 s"]
+
+
 def test_a_collector_that_found_no_broker_stops_soon(tmp_path: Path) -> None:
     bench = Bench(Broker(free_port()), tmp_path)
     collector = bench.collector(Sink(), "spans")

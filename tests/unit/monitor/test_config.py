@@ -94,6 +94,22 @@ def test_the_environment_wins_over_the_file_key_by_key(file: Path, monkeypatch: 
     assert config.store.path == Path("/data/state.sqlite")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "path"),
+    [
+        ("GROUNDWATCH_COLLECTORS__KAFKA__TOPICS", "t", "collectors.kafka.topics: must be a list"),
+        ("GROUNDWATCH_GUARDRAILS", "[{", "guardrails: must be a list"),
+        ("GROUNDWATCH_COLLECTORS", "t", "collectors: must be a mapping"),
+    ],
+)
+def test_a_variable_that_is_no_json_is_named_with_its_setting(
+    variable: str, value: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=f"{variable}: {re.escape(path)}"):
+        load(None)
+
+
 def test_the_environment_alone_can_switch_a_section_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDWATCH_COLLECTORS__KAFKA__BOOTSTRAP_SERVERS", '["kafka:9092"]')
     monkeypatch.setenv("GROUNDWATCH_COLLECTORS__KAFKA__TOPICS", '["otlp_spans"]')
