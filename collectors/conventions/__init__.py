@@ -18,6 +18,7 @@ from collectors.conventions import (
     otel,
     rag,
     vector_db,
+    vercel,
 )
 from collectors.conventions.convention import (
     ANCHOR_KINDS,
@@ -58,6 +59,7 @@ CONVENTIONS: tuple[Convention, ...] = (
     genai.CONVENTION,
     genai_events.CONVENTION,
     vector_db.CONVENTION,
+    vercel.CONVENTION,
     langfuse.CONVENTION,
     mlflow.CONVENTION,
     openllmetry.CONVENTION,
@@ -92,6 +94,7 @@ _KINDS = (
     langsmith.CONVENTION,
     langfuse.CONVENTION,
     mlflow.CONVENTION,
+    vercel.CONVENTION,
     genai.CONVENTION,
     openllmetry.CONVENTION,
     vector_db.CONVENTION,

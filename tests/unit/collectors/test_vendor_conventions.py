@@ -11,6 +11,7 @@ import pytest
 
 from collectors.assembly import Assembler, AssemblySettings
 from collectors.conventions import Field, SpanKind, has_answer, kind_of, read
+from collectors.conventions.convention import FoundDocument
 from collectors.conventions.payloads import documents_in
 from collectors.normalise import Normaliser, NormaliseSettings
 from collectors.predicate import to_text
@@ -637,3 +638,104 @@ def test_a_document_without_id_and_text_is_unknown() -> None:
     for output, unknown in (('["kb-101"]', True), ('[{"id": "kb-101"}]', False), ("[]", False)):
         (trace,) = traces(span({**retrieved, "langfuse.observation.output": output}))
         assert (Flag.DOCS_UNKNOWN in trace.flags) is unknown
+
+
+def called(number: int, parent: int | None, operation: str, **said: Any) -> Span:
+    """A span of Vercel's AI SDK: `_` stands for the dot in names."""
+    attributes = {f"ai.{name.replace('_', '.')}": value for name, value in said.items()}
+    return span(
+        {"ai.operationId": operation, "ai.model.id": "m", **attributes},
+        span_id=f"{number:016x}",
+        parent_id=None if parent is None else f"{parent:016x}",
+        name=operation,
+        start_ns=number,
+        end_ns=90 - number,
+        scope=Scope("ai"),
+    )
+
+
+def test_vercels_calls_with_tools() -> None:
+    asked = json.dumps([{"role": "user", "content": [{"type": "text", "text": "How long?"}]}])
+    metadata = {
+        "telemetry_metadata_tenant": "acme",
+        "telemetry_metadata_sessionId": "s1",
+    }
+    (trace,) = traces(
+        called(
+            1, None, "ai.generateText", prompt=json.dumps({"system": "Be brief.", "prompt": "How long?"}),
+            response_text="5 days", usage_promptTokens=20, usage_completionTokens=5, **metadata,
+        ),
+        called(
+            2, 1, "ai.generateText.doGenerate", prompt_messages=asked, response_toolCalls="[]",
+            usage_promptTokens=10, usage_completionTokens=2,
+        ),
+        called(3, 1, "ai.toolCall", toolCall_name="search", toolCall_result='"5 days"'),
+        called(
+            4, 1, "ai.generateText.doGenerate", prompt_messages=asked, response_text="5 days",
+            response_msToFirstChunk=0.00002, usage_inputTokens=10, usage_outputTokens=3,
+        ),
+    )  # fmt: skip
+    assert (trace.query, trace.answer, trace.tokens.input, trace.tokens.output) == (
+        "How long?",
+        "5 days",
+        20,
+        5,
+    )
+    assert (trace.slices["tenant"], trace.session, trace.versions.model) == ("acme", "s1", "m")
+    assert trace.time_to_first_token_s == pytest.approx(23e-9)
+    assert (trace.completeness, trace.flags) == (Completeness.COMPLETE, frozenset())
+    assert trace.sources["answer"] == "vercel ai.response.text"
+
+
+def test_vercels_calls_without_content_say_so() -> None:
+    """`recordInputs: false, recordOutputs: false`."""
+    (trace,) = traces(
+        called(1, None, "ai.streamText", usage_inputTokens=20), called(2, 1, "ai.streamText.doStream")
+    )
+    assert (trace.query, trace.answer) == (None, None)
+    assert trace.flags == {Flag.CONTENT_NOT_CAPTURED}
+
+
+def test_vercels_embeddings_and_rerankings() -> None:
+    texts = [json.dumps({"id": "kb-1", "text": "14 days"}), json.dumps({"id": "kb-2", "text": "5 days"})]
+    ranking = ['{"index": 1, "relevanceScore": 0.9}', '{"index": 7, "relevanceScore": 0.1}']
+    (trace,) = traces(
+        called(1, None, "ai.streamText", prompt='{"prompt": "How long?"}', response_text="5 days"),
+        called(2, 1, "ai.embed", value='"How long?"', embedding="[0.5, 1]"),
+        called(3, 2, "ai.embed.doEmbed", values=['"How long?"'], embeddings=["[0.5, 1]"]),
+        called(4, 1, "ai.rerank", documents=texts),
+        called(5, 4, "ai.rerank.doRerank", documents=texts, ranking=ranking),
+        called(6, 1, "ai.streamText.doStream", response_object='{"answer": "5 days"}'),
+    )
+    assert (trace.query_embedding, trace.versions.encoder) == ((0.5, 1.0), "m")
+    assert trace.reranked is not None
+    assert trace.reranked.input_ids == ("kb-1", "kb-2")
+    assert [(one.id, one.score) for one in trace.reranked.documents or ()] == [("kb-2", 0.9), (None, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "kind"),
+    [
+        ({"ai.operationId": "ai.streamObject"}, SpanKind.AGENT),
+        ({"operation.name": "ai.generateText.doGenerate my-function"}, SpanKind.LLM),
+        ({"operation.name": "GET /ai.html"}, None),
+        ({"ai.operationId": 7}, None),
+        ({"ai.operationId": "ai"}, None),
+    ],
+)
+def test_vercels_kinds(attributes: dict[str, AttributeValue], kind: SpanKind | None) -> None:
+    assert kind_of(span(attributes)) is kind
+
+
+@pytest.mark.parametrize(
+    ("field", "attributes"),
+    [
+        (Field.INPUT, {"ai.prompt": '{"prompt": "How lo'}),
+        (Field.OUTPUT, {"ai.response.object": '{"answer": "5 da'}),
+        (Field.RERANK_INPUT, {"ai.documents": ['{"id": "kb']}),
+    ],
+)
+def test_vercels_json_cut_short_is_flagged(field: Field, attributes: dict[str, AttributeValue]) -> None:
+    found, flags = value(field, attributes)
+    assert found in (None, (FoundDocument(),))
+    assert flags == {Flag.TRUNCATED_JSON}
