@@ -8,6 +8,7 @@ from functools import reduce
 from itertools import zip_longest
 
 from collectors.conventions import Field, FoundDocument, SpanKind, openinference_io
+from collectors.conventions.values import as_number, identity_in
 from collectors.predicate import Predicate, split
 from collectors.request import RequestView
 from collectors.span import Span
@@ -82,12 +83,16 @@ class DocumentReader:
         )
 
     def _reranking(self) -> Reranking | None:
-        for span in reversed(self._view.outermost(SpanKind.RERANKER)):
+        """The last that tells anything; what another one gave is then unknown."""
+        found: Reranking | None = None
+        for span in self._view.outermost(SpanKind.RERANKER):
             taken = self._documents(Field.RERANK_INPUT, span, None)
             given = self._documents(Field.RERANKED, span, "reranked.documents")
+            if given is None:
+                self._view.flags.add(Flag.DOCS_UNKNOWN)
             if given is not None or taken is not None:
-                return Reranking(span_id=span.span_id, input_ids=_known(taken), documents=given)
-        return None
+                found = Reranking(span_id=span.span_id, input_ids=_known(taken), documents=given)
+        return found
 
     def _filter(self, span: Span) -> AppliedFilter | None:
         view = self._view
@@ -156,19 +161,19 @@ class DocumentReader:
         if not metadata or (found.id is not None and found.score is not None):
             return found
         identity, source, score, kind, _, text = found
-        told = metadata.get(_RERANK_SCORE)
-        if score is None and isinstance(told, float):
+        told = as_number(metadata.get(_RERANK_SCORE))
+        if score is None and told is not None:
             score, kind = told, ScoreKind.RERANK
         if identity is None:
-            key = next((one for one in self._id_keys if isinstance(metadata.get(one), str | int)), None)
-            if key is not None:
-                identity, source = str(metadata[key]), IdSource.METADATA
+            identity = identity_in(metadata, self._id_keys)
+            source = None if identity is None else IdSource.METADATA
         return FoundDocument(identity, source, score, kind, metadata, text)
 
     def _filled(self, found: list[FoundDocument], span: Span) -> list[FoundDocument]:
-        """What the retriever's raw output still knows of documents whose attributes are gone, place by place."""
+        """What the retriever's raw output still knows of documents whose attributes are gone, place by place: nothing
+        where it tells other documents, or the same in another order."""
         raw = openinference_io.printed_documents(span)
-        if raw is None or len(raw) < len(found):
+        if raw is None or len(raw) < len(found) or not all(map(_may_be_same, found, raw)):
             return found
         padded = found + [FoundDocument()] * (len(raw) - len(found))
         return [_merged(self._named(one), other) for one, other in zip(padded, raw, strict=True)]
@@ -242,6 +247,11 @@ def _filled_in(one: Document, other: Document | None) -> Document:
     if one.metadata is None and other.metadata is not None:
         update["metadata"] = other.metadata
     return one.model_copy(update=update) if update else one
+
+
+def _may_be_same(found: FoundDocument, raw: FoundDocument) -> bool:
+    """No text contradicts; the attribute's may have been cut short."""
+    return found.text is None or raw.text is None or raw.text.startswith(found.text)
 
 
 def _merged(found: FoundDocument, raw: FoundDocument) -> FoundDocument:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from collectors.conventions.convention import FoundDocument, Read
@@ -252,7 +252,7 @@ def _document(item: object, kind: ScoreKind, flags: set[Flag]) -> FoundDocument:
     )
 
 
-def identity_in(item: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+def identity_in(item: Mapping[str, Any], names: Iterable[str]) -> str | None:
     """The first of these keys that holds an id: a text that is not empty, or an int."""
     found = (item.get(name) for name in names)
     return next((str(one) for one in found if type(one) is int or (isinstance(one, str) and one)), None)

@@ -485,3 +485,44 @@ def test_every_capture_is_survived_whatever_it_speaks(shared: Path) -> None:
         )
         for found in map(normaliser.normalise, requests):
             assert found is None or RagTrace.model_validate_json(found.model_dump_json()) == found
+
+
+def test_raw_output_in_another_order_lends_no_ids() -> None:
+    """Texts of the attributes say which document is which; a text cut short still does."""
+    name = "retrieval.documents"
+    attributes = {f"{name}.0.document.content": "5 da", f"{name}.1.document.content": "14 days"}
+    for texts, ids in ((("5 days", "14 days"), ["a", "b"]), (("14 days", "5 days"), None)):
+        raw = [{"id": id_, "page_content": text} for id_, text in zip("ab", texts, strict=True)]
+        told = {**attributes, "output.value": json.dumps({"documents": raw})}
+        one = trace(chain(), span("x", "r", "RETRIEVER", 10, 20, attributes=told))
+        found = one.retrievals[0].documents
+        assert found is not None
+        sources = {document.id_source for document in found}
+        if ids is None:
+            assert sources == {IdSource.DERIVED}
+        else:
+            assert [document.id for document in found] == ids
+
+
+def test_metadata_ids_and_scores_that_are_none() -> None:
+    given: dict[str, AttributeValue] = {}
+    for place, metadata in enumerate(
+        ({"id": True, "doc_id": "a", "relevance_score": 1}, {"id": "", "doc_id": 7, "relevance_score": "0.4"})
+    ):
+        given[f"retrieval.documents.{place}.document.metadata"] = json.dumps(metadata)
+    one = trace(chain(), span("x", "r", "RETRIEVER", 10, 20, attributes=given))
+    found = one.retrievals[0].documents or ()
+    assert [(document.id, document.score) for document in found] == [("a", 1.0), ("7", 0.4)]
+    assert {document.score_kind for document in found} == {ScoreKind.RERANK}
+
+
+def test_a_reranking_that_is_not_told_is_unknown_and_not_absent() -> None:
+    retriever = span("x", "r", "RETRIEVER", 10, 20, attributes=documents("a", "b"))
+    hidden = span("y", "r", "RERANKER", 40, 10)
+    one = trace(chain(), retriever, hidden)
+    assert one.reranked is None
+    assert Flag.DOCS_UNKNOWN in one.flags
+    told = span("w", "r", "RERANKER", 30, 10, attributes=documents("b", prefix="reranker.output_documents"))
+    assert Flag.DOCS_UNKNOWN not in trace(chain(), retriever, told).flags
+    assert Flag.DOCS_UNKNOWN in trace(chain(), retriever, told, hidden).flags
+    assert Flag.DOCS_UNKNOWN not in trace(chain(), retriever).flags
