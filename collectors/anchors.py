@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from collectors.conventions import ANCHOR_KINDS, SpanKind
+from collectors.conventions import ANCHOR_KINDS, SpanKind, Spoken
 from collectors.span import Span
 
 WHOLE_TRACE = "*"
@@ -20,12 +20,13 @@ WHOLE_TRACE = "*"
 
 
 class Node(NamedTuple):
-    """A span in the tree of a trace: its key, the key that it hangs on, and what it did."""
+    """A span in the tree of a trace: its key, the key that it hangs on, what it did, and what can be said of it."""
 
     key: str
     parent: str | None
     span: Span
     kind: SpanKind | None
+    spoken: Spoken
 
 
 @dataclass(slots=True, frozen=True)

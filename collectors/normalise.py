@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, SecretStr
-from pydantic import Field as Setting
 
 from collectors.conventions import ANCHOR_KINDS, Field, SpanKind
 from collectors.documents import DocumentReader
 from collectors.feedback import distinct
+from collectors.normalise_settings import NormaliseSettings
 from collectors.open_trace import Assembled
 from collectors.request import RequestView
 from collectors.span import Span, SpanFlag, StatusCode
 from collectors.trace import Completeness, Feedback, Flag, RagTrace, Retrieval, Tokens, TraceError, Versions
+
+__all__ = ["NormaliseSettings", "Normaliser"]
 
 _SKEW_NS = 1_000_000_000
 _REQUEST_KINDS = {SpanKind.WORKFLOW, SpanKind.AGENT, SpanKind.RETRIEVER, SpanKind.RERANKER, SpanKind.LLM}
@@ -32,36 +32,6 @@ _ERROR = StatusCode.ERROR
 _EXPLAINED = frozenset({Flag.REDACTED, Flag.TRUNCATED_JSON, Flag.ATTRS_DROPPED})
 
 
-class NormaliseSettings(BaseModel):
-    """What a service calls things where no convention says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    entitlement_fields: frozenset[str] = Setting(
-        frozenset(),
-        description="Fields of a filter logged as one that say what the caller may see; never relaxed.",
-    )
-    document_id_keys: tuple[str, ...] = Setting(
-        ("_id", "id", "doc_id", "document_id", "chunk_id"),
-        description="Metadata keys that may hold a document's id, in order.",
-    )
-    slice_keys: Mapping[str, tuple[str, ...]] = Setting(
-        {"tenant": ("tenant", "tenant_id"), "locale": ("locale", "language"), "intent": ("intent",)},
-        description="Slices by name, each with the keys of a trace's metadata that may hold its value, in order.",
-    )
-    session_keys: tuple[str, ...] = Setting(
-        ("session_id", "conversation_id", "thread_id"),
-        description="Keys of a trace's metadata that may hold the session, where no attribute does.",
-    )
-    user_keys: tuple[str, ...] = Setting(
-        ("user_id",),
-        description="Keys of a trace's metadata that may hold the user, where no attribute does.",
-    )
-    user_salt: SecretStr = Setting(
-        SecretStr(""), description="Mixed into the hash of user ids, so that they cannot be found by trying."
-    )
-
-
 class Normaliser:
     """Turns assembled requests into traces. Pure: what it gives depends on the spans and the settings alone."""
 
@@ -71,10 +41,11 @@ class Normaliser:
     def normalise(self, assembled: Assembled) -> RagTrace | None:
         """The trace, or None for spans that are no question to a RAG service (an indexing job, a lone step)."""
         view = RequestView(assembled)
-        kinds = set(view.kinds.values())
-        if kinds.isdisjoint(_REQUEST_KINDS) and not (assembled.has_root and SpanKind.CHAIN in kinds):
+        if view.kinds.isdisjoint(_REQUEST_KINDS) and not (
+            assembled.has_root and SpanKind.CHAIN in view.kinds
+        ):
             return None
-        trace = _Reader(assembled, view, self._settings).trace(kinds)
+        trace = _Reader(assembled, view, self._settings).trace()
         for span in assembled.spans:
             span.fold()
         return trace
@@ -88,17 +59,17 @@ class _Reader:
         self._view = view
         self._settings = settings
         self._metadata = view.first_of_each(Field.METADATA)
-        self._speakers = [span for span in view.speakers() if view.kind(span) in _SPEAKS]
+        self._speakers = [span for span in view.speakers if view.kind(span) in _SPEAKS]
         """Spans that may be asked the question and give the answer of the whole request."""
 
-    def trace(self, kinds: set[SpanKind | None]) -> RagTrace | None:
+    def trace(self) -> RagTrace | None:
         view, assembled = self._view, self._assembled
         retrievals, reranked = self._documents()
         query = self._query(retrievals)
         answer, error = self._answer()
-        if kinds.isdisjoint(_REQUEST_KINDS) and (query is None or (answer is None and error is None)):
+        if view.kinds.isdisjoint(_REQUEST_KINDS) and (query is None or (answer is None and error is None)):
             return None
-        self._flag(query, answer, error, kinds)
+        self._flag(query, answer, error)
         start_ns, end_ns = self._interval()
         return RagTrace(
             id=f"{assembled.trace_id}:{assembled.anchor_span_id}",
@@ -305,19 +276,16 @@ class _Reader:
     def _leading(self) -> Span:
         return self._view.anchor or self._view.spans[0]
 
-    def _flag(
-        self, query: str | None, answer: str | None, error: TraceError | None, kinds: set[SpanKind | None]
-    ) -> None:
+    def _flag(self, query: str | None, answer: str | None, error: TraceError | None) -> None:
         view, flags = self._view, self._view.flags
-        for span in view.spans:
+        for span, parent in view.with_parents():
             if span.dropped_attributes or (span.own_flags and SpanFlag.ATTRIBUTES_CAPPED in span.own_flags):
                 flags.add(Flag.ATTRS_DROPPED)
             if span.dropped_events:
                 flags.add(Flag.EVENTS_DROPPED)
-            parent = view.by_id.get(span.parent_id or "")
             if parent is not None and span.start_ns < parent.start_ns and _skewed(span, parent):
                 flags.add(Flag.CLOCK_SKEW)
-        silent = answer is None and error is None and (view.is_anchored or SpanKind.LLM in kinds)
+        silent = answer is None and error is None and (view.is_anchored or SpanKind.LLM in view.kinds)
         if (query is None or silent) and flags.isdisjoint(_EXPLAINED):
             flags.add(Flag.CONTENT_NOT_CAPTURED)
 

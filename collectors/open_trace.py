@@ -22,8 +22,10 @@ class Assembled:
     anchor_span_id: str
     spans: tuple[Span, ...]
     """By start time. A span of another trace is feedback that links to this request."""
-    kinds: Mapping[str, SpanKind | None]
-    """What each span of this trace did, by span id."""
+    kinds: tuple[SpanKind | None, ...]
+    """What each of the spans did."""
+    spoken: tuple[Spoken, ...]
+    """What can be said of each of them."""
     revision: int
     flags: frozenset[Flag]
     has_root: bool
@@ -81,7 +83,7 @@ class OpenTrace:
         if known is not None:
             self.held_bytes -= _held_bytes(known.span)
         self.held_bytes += span.wire_bytes + _SPAN_BYTES
-        self.nodes[key] = Node(key, parent, span, kind)
+        self.nodes[key] = Node(key, parent, span, kind, spoken)
         if not self.fresh:
             self.opened_at = now
         self.fresh.add(key)
@@ -136,12 +138,16 @@ class OpenTrace:
             (Flag.LATE_REVISION, revision > 0),
             (Flag.DUPLICATE_SPANS, not request.keys.isdisjoint(self._duplicates)),
         )
-        spans = (self.nodes[key].span for key in request.keys)
+        nodes = sorted(
+            (self.nodes[key] for key in request.keys),
+            key=lambda node: (node.span.start_ns, node.span.span_id),
+        )
         return Assembled(
             trace_id=self.trace_id,
             anchor_span_id=anchor,
-            spans=tuple(sorted(spans, key=lambda span: (span.start_ns, span.span_id))),
-            kinds={key: self.nodes[key].kind for key in request.keys},
+            spans=tuple([node.span for node in nodes]),
+            kinds=tuple([node.kind for node in nodes]),
+            spoken=tuple([node.spoken for node in nodes]),
             revision=revision,
             flags=frozenset(common).union(flag for flag, holds in own if holds),
             has_root=request.has_root,

@@ -6,23 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from collectors.conventions import (
-    ANCHOR_KINDS,
-    Field,
-    Reading,
-    SpanKind,
-    Spoken,
-    given,
-    kind_of,
-    read,
-    spoken_of,
-)
-from collectors.conventions.spoken import together
+from collectors.conventions import ANCHOR_KINDS, Field, Reading, SpanKind, given, kind_of, read, spoken_of
+from collectors.layout import NOWHERE, layout_of
 from collectors.open_trace import Assembled
 from collectors.span import Span, SpanEvent
 from collectors.trace import Feedback, Flag
-
-_STEPS = ANCHOR_KINDS | {SpanKind.RETRIEVER, SpanKind.RERANKER, SpanKind.LLM, SpanKind.TOOL}
 
 
 class RequestView:
@@ -33,39 +21,29 @@ class RequestView:
     """
 
     def __init__(self, assembled: Assembled) -> None:
-        own = [span for span in assembled.spans if span.trace_id == assembled.trace_id]
-        self.feedback = [span for span in assembled.spans if span.trace_id != assembled.trace_id]
-        self.kinds = assembled.kinds
-        if any(span.is_log for span in own):
-            own = _with_logs(own)
-            self.kinds = {span.span_id: kind_of(span) for span in own}
+        own, spoken, kinds = assembled.spans, assembled.spoken, assembled.kinds
+        self.feedback = [span for span in own if span.trace_id != assembled.trace_id]
+        has_logs = any(span.is_log for span in own)
+        if self.feedback or has_logs:
+            own = tuple(span for span in own if span.trace_id == assembled.trace_id)
+            own = _with_logs(own) if has_logs else own
+            spoken, kinds = tuple(map(spoken_of, own)), tuple(map(kind_of, own))
         self.flags: set[Flag] = set(assembled.flags)
         self.sources: dict[str, str] = {}
-        self.by_id = {span.span_id: span for span in own}
-        self.anchor = self.by_id.get(assembled.anchor_span_id)
-        self.tops: list[Span] = []
-        self._by_kind: dict[SpanKind | None, list[Span]] = {}
-        self._outermost: dict[SpanKind, list[Span]] = {}
-        self._children: dict[str, list[Span]] = {}
-        self._spoken: dict[str, Spoken] = {}
-        self._place(own)
-        self.spans = self._believed(own)
-        self._rules = together(tuple(self._spoken[span.span_id] for span in self.spans))
-
-    def _place(self, own: Sequence[Span]) -> None:
-        kinds, by_id, by_kind, children = self.kinds, self.by_id, self._by_kind, self._children
-        for span in own:
-            span_id, parent_id = span.span_id, span.parent_id
-            by_kind.setdefault(kinds[span_id], []).append(span)
-            self._spoken[span_id] = spoken_of(span)
-            if parent_id is None or parent_id not in by_id:
-                self.tops.append(span)
-            elif parent_id != span_id:
-                children.setdefault(parent_id, []).append(span)
+        self._own = own
+        self._places = {span.span_id: place for place, span in enumerate(own)}
+        parents = tuple([self._places.get(span.parent_id or "", NOWHERE) for span in own])
+        anchor = self._places.get(assembled.anchor_span_id, NOWHERE)
+        self._layout = layout = layout_of(spoken, kinds, parents, anchor)
+        self._rules = layout.rules
+        self.kinds = layout.by_kind.keys()
+        self.anchor = None if anchor == NOWHERE else own[anchor]
+        self.spans = [own[place] for place in layout.believed]
+        self.speakers = [own[place] for place in layout.speakers]
 
     def kind(self, span: Span) -> SpanKind | None:
         """What the span did."""
-        return self.kinds[span.span_id]
+        return self._layout.kinds[self._places[span.span_id]]
 
     @property
     def is_anchored(self) -> bool:
@@ -76,54 +54,30 @@ class RequestView:
 
     def of_kind(self, kind: SpanKind) -> list[Span]:
         """All spans of a kind by start time."""
-        return self._by_kind.get(kind, [])
+        return [self._own[place] for place in self._layout.by_kind.get(kind, ())]
 
     def outermost(self, kind: SpanKind) -> list[Span]:
         """Spans of a kind that stand in no other of that kind: one step told at several depths counts once."""
-        found = self._outermost.get(kind)
-        if found is None:
-            found = self.of_kind(kind)
-            if len(found) > 1:
-                found = [one for one in found if not any(self.kind(up) is kind for up in self.above(one))]
-            self._outermost[kind] = found
-        return found
+        return [self._own[place] for place in self._layout.outermost(kind)]
 
     def nearest_below(self, span: Span, kind: SpanKind) -> list[Span]:
         """The topmost spans of a kind under this one."""
-        found: list[Span] = []
-        waiting = list(self._children.get(span.span_id, ()))
-        while waiting:
-            one = waiting.pop()
-            if self.kind(one) is kind:
-                found.append(one)
-            else:
-                waiting.extend(self._children.get(one.span_id, ()))
-        return sorted(found, key=lambda one: one.start_ns)
+        return [self._own[place] for place in self._layout.nearest_below(self._places[span.span_id], kind)]
 
     def above(self, span: Span) -> Iterator[Span]:
         """Parents, nearest first."""
-        seen = {span.span_id}
-        up = self.by_id.get(span.parent_id or "")
-        while up is not None and up.span_id not in seen:
-            seen.add(up.span_id)
-            yield up
-            up = self.by_id.get(up.parent_id or "")
+        return (self._own[place] for place in self._layout.above(self._places[span.span_id]))
 
-    def speakers(self) -> Iterator[Span]:
-        """The anchor, and what it merely wraps: its only step of weight, where that may stand for a request too."""
-        span = self.anchor
-        seen: set[str] = set()
-        while span is not None and span.span_id not in seen:
-            seen.add(span.span_id)
-            yield span
-            steps = [one for one in self._children.get(span.span_id, ()) if self.kind(one) in _STEPS]
-            span = steps[0] if len(steps) == 1 and self.kind(steps[0]) in ANCHOR_KINDS else None
+    def with_parents(self) -> Iterator[tuple[Span, Span | None]]:
+        """Every span with its parent; None where that is none of the request."""
+        for span, parent in zip(self._own, self._layout.parents, strict=True):
+            yield span, None if parent == NOWHERE else self._own[parent]
 
     def read(self, field: Field, span: Span, into: str | None = None) -> Any:
         """The field as this span gives it; `into` names the trace's field to note the source under."""
         if field not in self._rules:
             return None
-        return self._noted(read(field, span, self.flags, self._spoken.get(span.span_id)), into)
+        return self._read(field, self._places[span.span_id], into)
 
     def first(self, field: Field, into: str | None = None) -> Any:
         """The field of the whole request: the highest-ranking convention first, then the most believed span."""
@@ -138,7 +92,7 @@ class RequestView:
         found: dict[int, Reading] = {}
         for ranked, place in self._rules.get(field, ()):
             if ranked.rank not in found:
-                value = given(ranked.rule, self.spans[place], self.flags)
+                value = given(ranked.rule, self._own[place], self.flags)
                 if value is not None:
                     found[ranked.rank] = Reading(value, ranked.source)
         return tuple(found.values())
@@ -154,18 +108,17 @@ class RequestView:
     def topmost_values(self, field: Field, kinds: Collection[SpanKind | None], into: str) -> list[Any]:
         """Values of spans of these kinds, without those that stand below one that gave a value: a parent's count
         already holds its children's."""
-        values: dict[str, Any] = {}
+        values: dict[int, Any] = {}
         for _, place in self._rules.get(field, ()):
-            span = self.spans[place]
-            if span.span_id not in values and self.kinds[span.span_id] in kinds:
-                values[span.span_id] = self.read(field, span, into)
-        giving = {name: value for name, value in values.items() if value is not None}
+            if place not in values and self._layout.kinds[place] in kinds:
+                values[place] = self._read(field, place, into)
+        giving = {place: value for place, value in values.items() if value is not None}
         if len(giving) < 2:
             return list(giving.values())
         return [
-            giving[name]
-            for name in sorted(giving)
-            if giving.keys().isdisjoint(up.span_id for up in self.above(self.by_id[name]))
+            giving[place]
+            for place in sorted(giving, key=lambda place: self._own[place].span_id)
+            if giving.keys().isdisjoint(self._layout.above(place))
         ]
 
     def feedback_by_source(self) -> dict[str, list[Feedback]]:
@@ -181,9 +134,12 @@ class RequestView:
     def _readings(self, field: Field) -> Iterator[Reading]:
         """By rank, then by belief."""
         for ranked, place in self._rules.get(field, ()):
-            value = given(ranked.rule, self.spans[place], self.flags)
+            value = given(ranked.rule, self._own[place], self.flags)
             if value is not None:
                 yield Reading(value, ranked.source)
+
+    def _read(self, field: Field, place: int, into: str | None) -> Any:
+        return self._noted(read(field, self._own[place], self.flags, self._layout.spoken[place]), into)
 
     def _noted(self, reading: Reading | None, into: str | None) -> Any:
         if reading is None:
@@ -192,24 +148,8 @@ class RequestView:
             self.sources.setdefault(into, reading.source)
         return reading.value
 
-    def _believed(self, own: Sequence[Span]) -> list[Span]:
-        first = [] if self.anchor is None else [self.anchor, *self.above(self.anchor)]
-        ordered = {span.span_id: span for span in first}
-        for start in (first[:1], self.tops, own):
-            row: Sequence[Span] = start
-            while row and len(ordered) < len(own):
-                for span in row:
-                    ordered.setdefault(span.span_id, span)
-                row = [
-                    child
-                    for span in row
-                    for child in self._children.get(span.span_id, ())
-                    if child.span_id not in ordered
-                ]
-        return list(ordered.values())
 
-
-def _with_logs(own: Sequence[Span]) -> list[Span]:
+def _with_logs(own: Sequence[Span]) -> tuple[Span, ...]:
     """The spans, log records as events of the spans that they stand under."""
     beside: dict[str | None, list[SpanEvent]] = {}
     for span in own:
@@ -218,4 +158,4 @@ def _with_logs(own: Sequence[Span]) -> list[Span]:
     found = [
         replace(span, events=(*span.events, *beside.pop(span.span_id, ()))) for span in own if not span.is_log
     ]
-    return found + [span for span in own if span.is_log and span.parent_id in beside]
+    return (*found, *(span for span in own if span.is_log and span.parent_id in beside))

@@ -18,10 +18,6 @@ from collectors.span import Span
 
 _SHAPES = 2048
 """Shapes for which it is remembered at most."""
-_REQUESTS = 256
-"""Requests for whose spans it is remembered at most."""
-_MOST_SPANS = 64
-"""It is not remembered for a request of more, so that what is remembered stays small."""
 
 
 class RankedRule(NamedTuple):
@@ -49,27 +45,6 @@ class Spoken:
     """It may hold a person's verdict."""
     refers: tuple[str, ...]
     """Its attributes that name its response or its session, by which others may refer to its request."""
-
-
-Together = Mapping[Field, tuple[tuple[RankedRule, int], ...]]
-"""The rules that can say anything of a request, by field: each with the place of the span, those of the lowest rank
-first."""
-
-
-def together(spoken: tuple[Spoken, ...]) -> Together:
-    """What can be said of spans that are one request."""
-    return _remembered(spoken) if len(spoken) <= _MOST_SPANS else _together(spoken)
-
-
-def _together(spoken: tuple[Spoken, ...]) -> Together:
-    found: dict[Field, list[tuple[RankedRule, int]]] = {}
-    for place, one in enumerate(spoken):
-        for field, rules in one.rules.items():
-            found.setdefault(field, []).extend((ranked, place) for ranked in rules)
-    return {field: tuple(sorted(rules, key=lambda one: one[0].rank)) for field, rules in found.items()}
-
-
-_remembered = lru_cache(_REQUESTS)(_together)
 
 
 class Speech:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from collectors.conventions import RULES, Field, given, kind_of, read, spoken_of
-from collectors.conventions.spoken import _together, together
 from collectors.replay import read_batches
 from collectors.shape import Shape, shape_of
 from collectors.span import AttributeValue, Span, SpanEvent
@@ -84,11 +83,3 @@ def test_indices_that_are_none_are_left_out() -> None:
     assert Shape(("d.1.id", "d.one.id", "d.2", "d.9999999999.id", "dd.1.id")).indexed("d.") == (
         (1, "id", "d.1.id"),
     )
-
-
-def test_rules_of_several_spans_are_ranked_and_keep_the_spans_order() -> None:
-    spans = [span(output__value="b"), span(rag__answer__text="a"), span(output__value="c")]
-    spoken = tuple(map(spoken_of, spans))
-    assert together(spoken) == _together(spoken)
-    assert [place for _, place in together(spoken)[Field.OUTPUT]] == [0, 2]
-    assert [place for _, place in together(spoken)[Field.ANSWER]] == [1]
