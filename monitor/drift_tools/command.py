@@ -11,10 +11,9 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.table import Table
 
-from detectors.embedding import QueryEncoder
-from detectors.sentence_encoder import QueryEncoderSettings, query_encoder
-from monitor.drift_tools import past_alarms
+from monitor.drift_tools import calibrating, past_alarms
 from monitor.drift_tools.comparison import Comparison, ComparisonSettings, compare
+from monitor.drift_tools.encoders import ENCODER_HELP, encoder_named
 from monitor.drift_tools.samples import FORMATS, read_sample
 
 _DRIFT = 3
@@ -54,15 +53,19 @@ def add_commands(commands: Subcommands) -> None:
         "--permutations", type=_permutations, default=1000, metavar="N", help="relabellings (1000)"
     )
     test.add_argument("--seed", type=int, default=0, metavar="N", help="of the relabellings (0)")
-    test.add_argument(
-        "--encoder",
-        metavar="NAME",
-        help="encode the texts with hashed-ngram, minilm (extra embed) or the ONNX encoder in a folder; without it the "
-        "files' vectors count, and texts without vectors are encoded with hashed-ngram",
-    )
+    test.add_argument("--encoder", metavar="NAME", help=ENCODER_HELP)
     test.add_argument("--json", action="store_true", help="everything as one JSON object")
     test.add_argument("--fail", action="store_true", help="exit status 3 if the samples differ")
     test.set_defaults(command=_test)
+    calibrating.add_arguments(
+        own.add_parser(
+            "calibrate",
+            help="what would the drift alarms see in your own queries, and how soon?",
+            description="Injects known shifts into a sample of your queries and replays streams to the alarm: false "
+            "alarms against the budget, power within a day, delays, and the smallest shift of each kind that is seen "
+            "within a day. Half of the sample is the reference.",
+        )
+    )
     past_alarms.add_arguments(
         own.add_parser(
             "explain",
@@ -91,7 +94,7 @@ def _permutations(text: str) -> int:
 def _test(arguments: argparse.Namespace) -> int:
     reference, current = read_sample(arguments.reference), read_sample(arguments.current)
     settings = ComparisonSettings(permutations=arguments.permutations, seed=arguments.seed)
-    comparison = compare(reference, current, settings, _encoder(arguments.encoder))
+    comparison = compare(reference, current, settings, encoder_named(arguments.encoder))
     differs = comparison.differs(arguments.level)
     if arguments.json:
         json.dump(comparison.as_dict() | {"level": arguments.level, "differs": differs}, sys.stdout, indent=2)
@@ -102,14 +105,6 @@ def _test(arguments: argparse.Namespace) -> int:
     for problem in skipped:
         print(f"groundwatch: {problem}", file=sys.stderr)
     return 1 if skipped else _DRIFT if arguments.fail and differs else 0
-
-
-def _encoder(name: str | None) -> QueryEncoder | None:
-    if name is None:
-        return None
-    if name in ("hashed-ngram", "minilm"):
-        return query_encoder(QueryEncoderSettings.model_validate({"kind": name}))
-    return query_encoder(QueryEncoderSettings(kind="folder", folder=Path(name)))
 
 
 def _print(comparison: Comparison, arguments: argparse.Namespace) -> None:

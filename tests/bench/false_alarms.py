@@ -22,15 +22,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
+from detectors.alarm_replay import AlarmReplay
+from detectors.drift_settings import QueryDriftSettings
 from detectors.embedding import HashedNgramEncoder
-from detectors.false_alarm_budget import BudgetedAlarm, FalseAlarmBudget
-from detectors.novelty_reference import NoveltyReference
-from detectors.sequential import Bets, Rule
+from detectors.false_alarm_budget import FalseAlarmBudget
 from detectors.vectors import Units
-from detectors.witness import SPANS, Witness
 
 Rows = npt.NDArray[Any]
-REFERENCE, NEIGHBOURS, SMALLEST, SLOWDOWN = 1000, 3, 0.04, 10.0
+REFERENCE, SLOWDOWN = 1000, 10.0
 MEAN_LENGTHS = (1.0, 2.0, 3.0, 8.0)
 SHIFTS = (("domain surge", 0.3), ("out of scope", 0.2), ("out of scope", 0.1), ("out of scope", 0.05))
 SURGE = "banking"
@@ -78,49 +77,21 @@ class Corpus:
             yield self.vectors[picked]
 
 
-class Alarms:
-    """Both alarms on one reference, measured."""
+SETTINGS = QueryDriftSettings(slowdown=SLOWDOWN)
 
-    def __init__(self, reference: list[Rows], run_length: float, seed: int) -> None:
-        units = Units.of(reference)
-        bets = Bets.down_to(SMALLEST)
-        self._units, self._seed = units, seed
-        self.mix = BudgetedAlarm(Rule.SHIRYAEV_ROBERTS, bets, len(SPANS), seed, len(units), SLOWDOWN)
-        self.novelty = BudgetedAlarm(Rule.CUSUM, bets, 1, seed, len(units), SLOWDOWN)
-        self._known = NoveltyReference(units, NEIGHBOURS)
-        self._witness = Witness(units, seed)
-        while not self.mix.measured:
-            self.mix.measure(self._witness.replay)
-            self.novelty.measure(self._known.replay)
-        self._measured = self.mix.state(), self.novelty.state()
-        self.allow(run_length)
 
-    def allow(self, run_length: float) -> None:
-        self.mix.allow(run_length)
-        self.novelty.allow(run_length)
-
-    def anew(self) -> None:
-        """As before the first unit."""
-        run_length = self.mix.run_length
-        self._witness = Witness(self._units, self._seed)
-        self.mix.restore(self._measured[0])
-        self.novelty.restore(self._measured[1])
-        self.allow(run_length or 2.0)
-
-    def push(self, unit: Rows) -> bool:
-        mix = self.mix.update(self._witness.push(unit))
-        return self.novelty.update(np.array([self._known.unit(unit)[0]])) or mix
+class Alarms(AlarmReplay):
+    """Both alarms on one reference, measured; how often they are wrong, and how soon right."""
 
     def false_alarms(self, sessions: Iterator[Rows], queries: int) -> int:
         """How often an alarm goes on while this many queries come."""
         self.anew()
         seen = count = 0
-        on = [False, False]
+        on = (False, False)
         while seen < queries:
             unit = next(sessions)
             seen += len(unit)
-            self.push(unit)
-            now = [self.mix.alarm, self.novelty.alarm]
+            now = self.push(unit)
             count += sum(is_on and not was for is_on, was in zip(now, on, strict=True))
             on = now
         return count
@@ -134,7 +105,7 @@ class Alarms:
         while seen < most:
             unit = next(shifted)
             seen += len(unit)
-            if self.push(unit):
+            if any(self.push(unit)):
                 return float(seen)
         return float("inf")
 
@@ -157,7 +128,8 @@ def main() -> None:
         before = corpus.sessions(0, length)
         month = wanted.queries / length
         budget = FalseAlarmBudget().run_length(month / 30.0, alarms=2)
-        both = Alarms([next(before) for _ in range(REFERENCE)], budget, number)
+        reference = Units.of([next(before) for _ in range(REFERENCE)])
+        both = Alarms(reference, SETTINGS.model_copy(update={"seed": number}), budget)
         calm = corpus.sessions(1, length)
         alarms[number] = [both.false_alarms(calm, wanted.queries) for _ in range(per_reference)]
         if length == 1.0:
