@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from collectors.conventions import Field, FoundDocument, SpanKind, openinference_io
 from collectors.conventions.values import as_number, identity_in
-from collectors.predicate import Predicate, split
+from collectors.predicate import Predicate, split, without_prefix
 from collectors.request import RequestView
 from collectors.span import Span
 from collectors.trace import AppliedFilter, Document, Flag, IdSource, Reranking, Retrieval, ScoreKind
@@ -18,6 +18,9 @@ _RERANK_SCORE = "relevance_score"
 """Where LangChain's compressors put the reranker's score."""
 _SHARED = ("query", "filter", "top_k")
 """What spans of one nested retrieval may say for each other."""
+_PAYLOAD = "metadata."
+"""Under which LangChain keeps a document's metadata in Qdrant and Elasticsearch: filters there name it, while here a
+document's metadata is what stands under it."""
 _DEPTH = 16
 """Retrievers nested deeper than this are left out."""
 
@@ -126,6 +129,7 @@ class DocumentReader:
             return None
         if isinstance(logged, str):
             return AppliedFilter(text=logged)
+        logged = without_prefix(logged, _PAYLOAD)
         if not self._entitlement_fields:
             return AppliedFilter(relevance=logged)
         entitlement, relevance = split(logged, self._entitlement_fields)

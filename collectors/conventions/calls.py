@@ -24,6 +24,7 @@ _FILTERS = (
     "filters",
     "filter",
     "where",
+    "where_document",
     "metadata_filters",
     "metadata_filter",
     "query_filter",
@@ -107,9 +108,13 @@ def applied_filter(load: Load) -> Read:
 
 
 def filter_in(span: Span, arguments: Mapping[str, Any], flags: set[Flag]) -> Predicate | str | None:
-    """The filter among named arguments, its text where it cannot be parsed (which is flagged)."""
-    given = next((arguments[name] for name in _FILTERS if arguments.get(name)), None)
-    found: Predicate | str | None = filters.logged()(span, given, flags)
+    """The filter among named arguments, its text where it cannot be parsed (which is flagged). Several are all of it:
+    what a store makes of a second one is not known."""
+    named = {name: arguments[name] for name in _FILTERS if arguments.get(name)}
+    if len(named) > 1 or "where_document" in named:
+        flags.add(Flag.FILTER_UNPARSED)
+        return values.as_json_text(named)
+    found: Predicate | str | None = filters.logged()(span, next(iter(named.values()), None), flags)
     return found
 
 

@@ -41,11 +41,15 @@ _OF_FRAMEWORKS = ({"operator", "conditions"}, {"operator", "field"}, {"filters",
 """Keys at the top of Haystack's and LlamaIndex's own notations, which they log whatever the store."""
 
 
+NO_FILTER: tuple[object, ...] = (None, "", "None", "null", {}, [])
+"""How a filter that was not given is written."""
+
+
 def logged(system: str | None = None) -> Read:
     """Reads an attribute that holds a filter; `system` names the database where the attribute itself does."""
 
     def read(span: Span, raw: AttributeValue, flags: set[Flag]) -> Predicate | str | None:
-        if raw in (None, "", {}, []):
+        if raw in NO_FILTER:
             return None
         if raw == values.REDACTED:
             flags.add(Flag.REDACTED)

@@ -120,6 +120,16 @@ def _none_found(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[Foun
     return () if raw == 0 else None
 
 
+def _with_documents(span: Span, raw: AttributeValue, flags: set[Flag]) -> str | None:
+    """Chroma's filter on the documents' texts, which no predicate on metadata says: it and what stands beside it are
+    text."""
+    if raw in filters.NO_FILTER:
+        return None
+    flags.add(Flag.FILTER_UNPARSED)
+    parts = (span.attributes.get("db.chroma.query.where"), raw)
+    return " and ".join(values.as_json_text(part) for part in parts if part not in filters.NO_FILTER)
+
+
 def _texts(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[FoundDocument, ...] | None:
     """Spring AI's documents, of which it tells the texts alone."""
     texts = values.structured(raw, flags)
@@ -142,6 +152,7 @@ _RULES = {
         Rule("db.vector.query.response.documents", _texts),
     ),
     Field.FILTER: (
+        Rule("db.chroma.query.where_document", _with_documents),
         Rule("db.chroma.query.where", filters.logged("chroma")),
         Rule("pinecone.query.filter", filters.logged("pinecone")),
         Rule("db.milvus.search.filter", filters.logged("milvus")),

@@ -270,3 +270,50 @@ def test_spring_ais_documents_are_texts() -> None:
     assert flags == set()
     unescaped = '["5 days", "say "no""]'
     assert value(Field.DOCUMENTS, span("q", {**told, name: unescaped})) == (None, {Flag.TRUNCATED_JSON})
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ('{"tenant": "acme"}', '{"tenant": "acme"} and {"$contains": "refund"}'),
+        ("None", '{"$contains": "refund"}'),
+        (None, '{"$contains": "refund"}'),
+    ],
+)
+def test_chromas_filter_on_texts_is_kept_as_text(where: str | None, text: str) -> None:
+    """Without it the rest would be the whole filter, and blamed for what the other kept out."""
+    attributes = {**CHROMA, "db.chroma.query.where_document": '{"$contains": "refund"}'}
+    one = span(
+        "chroma.query", attributes if where is None else {**attributes, "db.chroma.query.where": where}
+    )
+    trace = traced(one)
+    assert trace.retrievals[0].filter is not None
+    assert trace.retrievals[0].filter.model_dump() == {"entitlement": None, "relevance": None, "text": text}
+    assert Flag.FILTER_UNPARSED in trace.flags
+
+
+def test_a_filter_that_was_not_given_is_none() -> None:
+    for nothing in ("None", "null", ""):
+        given = {"db.chroma.query.where": nothing, "db.chroma.query.where_document": nothing}
+        assert value(Field.FILTER, span("chroma.query", {**CHROMA, **given})) == (None, set())
+
+
+def test_the_key_that_langchain_keeps_metadata_under_comes_off() -> None:
+    """Else the tenant's filter would be no entitlement, and no document would ever satisfy it."""
+    asked = {
+        "must": [
+            {"key": "metadata.tenant", "match": {"value": "acme"}},
+            {"key": "metadata.n", "range": {"gt": 1}},
+        ]
+    }
+    one = span("qdrant.query_points", {"db.system": "qdrant", "db.vector.query.filter": json.dumps(asked)})
+    assembler = Assembler(AssemblySettings())
+    assembler.add(SpanBatch((one,)), now=0.0)
+    (request,) = assembler.flush(now=1.0)
+    trace = Normaliser(NormaliseSettings(entitlement_fields=frozenset({"tenant"}))).normalise(request)
+    assert trace is not None
+    found = trace.retrievals[0].filter
+    assert found is not None
+    assert found.entitlement is not None
+    assert found.relevance is not None
+    assert (to_text(found.entitlement), to_text(found.relevance)) == ("tenant = acme", "n > 1")

@@ -739,3 +739,19 @@ def test_vercels_json_cut_short_is_flagged(field: Field, attributes: dict[str, A
     found, flags = value(field, attributes)
     assert found in (None, (FoundDocument(),))
     assert flags == {Flag.TRUNCATED_JSON}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"filter": {"tenant": "acme"}, "expr": "year > 3"},
+        {"where": {"tenant": "acme"}, "where_document": {"$contains": "refund"}},
+        {"where_document": {"$contains": "refund"}},
+    ],
+)
+def test_a_second_filter_is_not_dropped(given: dict[str, Any]) -> None:
+    attributes = {
+        "langfuse.observation.type": "retriever",
+        "langfuse.observation.input": json.dumps({"query": "q", **given}),
+    }
+    assert value(Field.FILTER, attributes) == (json.dumps(given), {Flag.FILTER_UNPARSED})

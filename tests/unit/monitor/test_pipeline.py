@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from alerts.signals import ALL, REGENERATION
 from collectors.assembly import AssemblySettings
+from collectors.replay import read_batches
 from collectors.span import Receipt, Scope, Span, SpanBatch, SpanLink
 from detectors.control_band import ControlBandSettings
+from detectors.finding import Outcome
 from monitor.build import Core, build_core
 from monitor.config import Config
 from monitor.metrics import Metrics
@@ -156,6 +160,32 @@ def test_completeness_and_flags_are_counted_by_instrumentation_and_version(store
     assert running.metrics.count_of(running.metrics.traces, **made_by) == 2
     assert running.metrics.count_of(running.metrics.traces, **made_by, completeness="complete") == 1
     assert running.metrics.count_of(running.metrics.flags, **made_by, flag="redacted") == 1
+
+
+def test_an_sdk_that_stops_capturing_content_shows_as_that(store: Store, shared: Path) -> None:
+    """Real exports of one instrumentation with its content on, then off as after an upgrade: the new version's flags
+    say so, and what was hidden is not scored: a fall in captured content is none in quality."""
+    running, name = core(store), "opentelemetry.instrumentation.genai.langchain"
+    scored: list[Counter[str]] = []
+    captures = shared / "fixtures" / "otlp"
+    for version, capture, now in (("1", "span-only", 0.0), ("2", "no-content", 60.0)):
+        for batch in read_batches([captures / f"genai-langchain-{capture}.requests.jsonl"]):
+            for span in batch.spans:
+                span.scope = Scope(name, version)
+            running.intake.accept(batch, now=now)
+        settle(running, now=now + 30)
+        told = [one.finding for one in store.findings(since=0)]
+        scored.append(Counter(one.check for one in told if one.outcome is Outcome.SCORED))
+    metrics, hidden = running.metrics, ("content_not_captured", "docs_unknown")
+    for version, flagged in (("1", 0), ("2", 8)):
+        by = {"instrumentation": f"{name}@{version}"}
+        assert metrics.count_of(metrics.traces, **by) == 8
+        assert [metrics.count_of(metrics.flags, flag=flag, **by) for flag in hidden] == [flagged] * 2
+    assert metrics.count_of(metrics.traces, instrumentation=f"{name}@2", completeness="partial") == 7
+    for check, times in (("empty_retrieval", 8), ("refusal", 7)):
+        assert scored[0][check] == scored[1][check] == times
+    left = Counter(one.reason for one in told if one.outcome is Outcome.NOT_SCORABLE)
+    assert (left["documents_unknown"], left["no_answer"]) == (8, 7)
 
 
 def test_the_control_band_is_not_learnt_again_from_an_incident(store: Store) -> None:
