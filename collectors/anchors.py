@@ -44,6 +44,12 @@ def requests_in(nodes: Mapping[str, Node]) -> list[Request]:
 
     Linear in the number of spans. The order of `nodes` does not matter.
     """
+    plain = _plain(nodes)
+    return taken_apart(nodes) if plain is None else [plain]
+
+
+def taken_apart(nodes: Mapping[str, Node]) -> list[Request]:
+    """As `requests_in`, of any trace."""
     loose = frozenset(key for key, node in nodes.items() if node.parent == WHOLE_TRACE)
     if loose and len(loose) < len(nodes):
         *others, last = requests_in({key: node for key, node in nodes.items() if key not in loose})
@@ -55,6 +61,25 @@ def requests_in(nodes: Mapping[str, Node]) -> list[Request]:
         return [_joined(anchored[0], requests)]
     ordered = sorted(requests, key=lambda one: (_start(nodes, one), one.anchor))
     return ordered if len(ordered) < 2 else _pieced(nodes, ordered, {one.anchor for one in anchored})
+
+
+def _plain(nodes: Mapping[str, Node]) -> Request | None:
+    """What nearly every trace is: one root that may stand for a request, and everything else below it. None for any
+    other, which takes longer to take apart."""
+    roots = [key for key, node in nodes.items() if node.parent is None]
+    if len(roots) != 1 or nodes[roots[0]].kind not in ANCHOR_KINDS:
+        return None
+    tied = set(roots)
+    for start in nodes:
+        key, climbed = start, list[str]()
+        while key not in tied:
+            node = nodes.get(key)
+            if node is None or node.parent is None or len(climbed) > len(nodes):  # an orphan, or a ring
+                return None
+            climbed.append(key)
+            key = node.parent
+        tied.update(climbed)
+    return Request(roots[0], frozenset(nodes), has_root=True, orphaned=False)
 
 
 @dataclass(slots=True)

@@ -160,9 +160,9 @@ class OpenTrace:
         free = dict.fromkeys(self._emitted)
         named: dict[str, Request] = {}
         for request in requests:
-            tops = {self.nodes[key].parent for key in request.keys}
             anchor = request.anchor
-            if anchor not in free:
+            if free and anchor not in free:
+                tops = {self.nodes[key].parent for key in request.keys}
                 anchor = next((one for one in free if one in request.keys or one in tops), anchor)
             free.pop(anchor, None)
             named[anchor] = request

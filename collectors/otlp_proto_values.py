@@ -45,8 +45,9 @@ class WireAttributes(Mapping[str, AttributeValue]):
 
     def fold(self) -> None:
         """Keep the bytes only, which take a third of the memory; what is read after this parses them once more."""
-        self._fields = None
-        self._read = {}
+        if self._fields is not None:
+            self._fields = None
+            self._read = {}
 
     def get(self, name: str, default: Any = None) -> Any:
         if name not in self._names:

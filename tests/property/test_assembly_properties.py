@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.anchors import Node, requests_in, taken_apart
 from collectors.assembly import Assembler, AssemblySettings
+from collectors.conventions import SpanKind, kind_of, spoken_of
 from collectors.normalise import Normaliser, NormaliseSettings
 from collectors.span import AttributeValue, Receipt, Span, SpanBatch
 
@@ -53,6 +56,38 @@ def test_neither_order_nor_split_matters(spans: list[Span], shuffle: random.Rand
     shuffled = list(spans)
     shuffle.shuffle(shuffled)
     assert assembled(shuffled, sizes) == expected
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> dict[str, Node]:
+    """One root, mostly a chain, and spans that nearly all stand below it: now and then an orphan, a ring, a second
+    root, or a verdict on the whole trace."""
+    count = draw(st.integers(1, 9))
+    nodes = {}
+    for number in range(count):
+        below = st.integers(0, max(number - 1, 0)).map(str)
+        odd = st.sampled_from([None, "lost", "*", *map(str, range(count))])
+        parent = None if number == 0 else draw(st.one_of(below, below, below, odd))
+        kind = "CHAIN" if number == 0 and draw(st.booleans()) else draw(KINDS)
+        attributes: dict[str, AttributeValue] = {} if kind is None else {"openinference.span.kind": kind}
+        span = Span("a" * 32, str(number), parent, "span", draw(st.integers(0, 5)), 9, attributes)
+        nodes[span.span_id] = Node(span.span_id, parent, span, kind_of(span), spoken_of(span))
+    order = draw(st.permutations(list(nodes)))
+    return {key: nodes[key] for key in order}
+
+
+@given(trees())
+def test_a_plain_trace_is_the_request_that_taking_it_apart_gives(nodes: dict[str, Node]) -> None:
+    assert requests_in(nodes) == taken_apart(nodes)
+
+
+def test_most_traces_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = [Span("a" * 32, str(number), parent, "s", 0, 1, {}) for number, parent in
+             enumerate((None, "0", "1", "1"))]  # fmt: skip
+    nodes = {span.span_id: Node(span.span_id, span.parent_id, span, SpanKind.CHAIN, spoken_of(span))
+             for span in reversed(spans)}  # fmt: skip
+    monkeypatch.setattr("collectors.anchors.taken_apart", lambda nodes: pytest.fail("taken apart"))
+    assert [(one.anchor, one.keys) for one in requests_in(nodes)] == [("0", frozenset("0123"))]
 
 
 def told(spans: list[Span]) -> set[str]:
