@@ -88,6 +88,7 @@ def build_core(
         config.encoder_versions,
         config.drift_explanation,
         deferred,
+        config.drift_second_opinion,
     )
     encoders = EncoderWatch(config.encoder_watch, encoder, metrics)
     charts = RateCharts(config.rate_charts, config.rates.slices, store, metrics)

@@ -34,6 +34,7 @@ from collectors.kafka import KafkaSettings
 from collectors.normalise import NormaliseSettings
 from collectors.otlp_grpc import OtlpGrpcSettings
 from collectors.otlp_http import OtlpHttpSettings
+from detectors.alibi_backend import AlibiSettings
 from detectors.control_band import ControlBandSettings
 from detectors.drift_settings import QueryDriftSettings
 from detectors.encoder_versions import EncoderVersionSettings
@@ -185,6 +186,11 @@ class Config(_Section):
     )
     query_drift: QueryDriftSettings = Field(
         QueryDriftSettings(), description="Query drift: windows and the false-alarm budget."
+    )
+    drift_second_opinion: AlibiSettings | None = Field(
+        None,
+        description="Query drift: a detector of alibi-detect (extra alibi, Business Source License 1.1: use in "
+        "production needs a licence from its makers) on the same units, shown beside ours and never paged on.",
     )
     drift_explanation: DriftExplanationSettings = Field(
         DriftExplanationSettings(),

@@ -14,6 +14,7 @@ from prometheus_client import Gauge
 
 from alerts.signals import ALL, QUERY_DRIFT
 from collectors.trace import RagTrace
+from detectors.alibi_backend import AlibiSettings
 from detectors.drift_ensemble import Standing, Watched
 from detectors.drift_settings import QueryDriftSettings
 from detectors.embedding import EncoderUnavailable, QueryEncoder
@@ -57,11 +58,13 @@ class DriftWatch:
         policy: EncoderVersionSettings | None = None,
         explaining: DriftExplanationSettings | None = None,
         deferred: DeferredEncoding | None = None,
+        second: AlibiSettings | None = None,
     ) -> None:
         self._units = units
         self._drift = drift
         self._encoder = encoder
         self._deferred = deferred
+        self._second = second
         self._metrics = metrics
         self._explaining = explaining or DriftExplanationSettings()
         self._policy = EncoderVersions(policy, units=drift.reference_size, kept=_MAX_ENCODERS)
@@ -210,7 +213,7 @@ class DriftWatch:
         return self._policy.notice(name)
 
     def _new(self, name: str) -> WatchedVersion:
-        return WatchedVersion.make(name, self._units, self._drift, self._explaining)
+        return WatchedVersion.make(name, self._units, self._drift, self._explaining, self._second)
 
     def _of(self, name: str) -> WatchedVersion:
         with self._lock:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from detectors.alibi_backend import AlibiDetector, AlibiSettings, alibi_detector
 from detectors.drift_ensemble import DriftEnsemble, Watched
 from detectors.drift_settings import QueryDriftSettings
 from detectors.entries import number, put, text, under
 from detectors.units import UnitSettings, UnitTracker
-from detectors.verdict import State
+from detectors.verdict import DriftVerdict, State
 from monitor.drift_alarms import DriftAlarm, alarm_id
 from monitor.drift_evidence import DriftEvidence, DriftExplanationSettings, SeenQuery
 from monitor.status import DriftStatus, Point
@@ -31,31 +32,51 @@ class WatchedVersion:
     ensemble: DriftEnsemble
     evidence: DriftEvidence
     again_s: float
+    second: AlibiDetector | None = None
+    """Another maker's test of the same units, shown beside ours; never an alarm."""
+    second_verdict: DriftVerdict | None = None
     seen: tuple[Watched, ...] = ()
     alarm: DriftAlarm | None = None
     _histories: dict[str, deque[Point]] = field(default_factory=dict)
+    _unseen_by_second: int = 0
     _units_in_alarm: int = 0
     _explained_with: int = 0
     """Of those, the ones that were there when it was explained last."""
 
     @classmethod
     def make(
-        cls, name: str, units: UnitSettings, drift: QueryDriftSettings, explaining: DriftExplanationSettings
+        cls,
+        name: str,
+        units: UnitSettings,
+        drift: QueryDriftSettings,
+        explaining: DriftExplanationSettings,
+        second: AlibiSettings | None = None,
     ) -> WatchedVersion:
         """A version of which nothing is known yet."""
         return cls(
-            name, UnitTracker(units), DriftEnsemble(drift), DriftEvidence(explaining), explaining.again_s
+            name,
+            UnitTracker(units),
+            DriftEnsemble(drift),
+            DriftEvidence(explaining),
+            explaining.again_s,
+            None if second is None else alibi_detector(second),
         )
 
     def push(self, unit: list[SeenQuery], now: float) -> None:
         """One closed unit into the detectors, then beside them. Raises an UnusableVectors and keeps nothing of it."""
         is_reference = not self.ensemble.armed
-        self.ensemble.push(np.stack([query.row for query in unit]), now)
+        rows = np.stack([query.row for query in unit])
+        self.ensemble.push(rows, now)
+        if self.second is not None:
+            self.second.push(rows, now)
+            self._unseen_by_second += 1
         self.evidence.put(unit, is_reference=is_reference)
         self._units_in_alarm += self.alarm is not None
 
     def look(self, now: float) -> None:
-        """Note how the detectors stand."""
+        """Note how the detectors stand. The second opinion costs a whole test, so it looks once a window."""
+        if self.second is not None and self._unseen_by_second >= self.second.settings.window_size:
+            self.second_verdict, self._unseen_by_second = self.second.test(), 0
         self.seen = self.ensemble.watched()
         for watched in self.seen:
             if watched.evidence is not None:
@@ -113,7 +134,8 @@ class WatchedVersion:
         moved: tuple[str, ...] = ()
         if self.alarm is not None and self.alarm.explanation is not None:
             moved = tuple(one.wording for one in self.alarm.explanation.findings)
-        return tuple(
+        second = () if self.second_verdict is None else (_second(self.name, self.second_verdict),)
+        return second + tuple(
             _status(self.name, watched, tuple(self._histories.get(watched.detector, ())), notice).model_copy(
                 update={"moved": moved, "alarm_id": self.alarm.id if self.alarm else ""}
                 if watched.alarm
@@ -126,6 +148,8 @@ class WatchedVersion:
         """Detectors, evidence and the alarm that lasts."""
         alarm = "" if self.alarm is None else self.alarm.model_dump_json()
         kept: dict[str, Any] = {"alarm": alarm, "units_in_alarm": self._units_in_alarm}
+        if self.second is not None:
+            kept |= put("second", self.second.state())
         return kept | put("ensemble", self.ensemble.state()) | put("evidence", self.evidence.state())
 
     def restore(self, state: State) -> None:
@@ -138,6 +162,25 @@ class WatchedVersion:
         self.alarm = DriftAlarm.model_validate_json(alarm) if alarm else None
         self._units_in_alarm = self._explained_with = int(number(state, "units_in_alarm"))
         self.ensemble, self.seen = ensemble, ensemble.watched()
+        second = under("second", state)
+        if self.second is not None and second:
+            restored = type(self.second).from_state(second)
+            if restored.settings == self.second.settings:
+                self.second, self.second_verdict = restored, restored.test()
+
+
+def _second(name: str, verdict: DriftVerdict) -> DriftStatus:
+    return DriftStatus(
+        detector=f"{verdict.detector}/{name}",
+        statistic=verdict.statistic,
+        p_value=verdict.p_value,
+        evidence=None,
+        threshold=None,
+        reference_size=verdict.reference_size,
+        current_size=verdict.current_size,
+        alarm=False,
+        note="second opinion: shown, never paged on",
+    )
 
 
 def _status(name: str, watched: Watched, history: tuple[Point, ...], notice: str) -> DriftStatus:

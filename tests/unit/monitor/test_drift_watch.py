@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from alerts.plain import plain_reason
 from alerts.signals import ALL, QUERY_DRIFT, Reading
 from collectors.trace import RagTrace, Versions
+from detectors.alibi_backend import AlibiMissing, AlibiSettings, alibi_detector
 from detectors.attribution import AttributionSettings
 from detectors.drift_settings import QueryDriftSettings
 from detectors.embedding import HashedNgramEncoder
@@ -226,3 +228,25 @@ def test_a_new_encoder_version_does_not_alarm_until_it_is_taken_up() -> None:
     assert drift.changed_alarms() == []
     notes = {row.detector: row.note for row in drift.status()}
     assert "until a person names it in encoder_versions.adopted" in notes["query_mmd/e2/8"]
+
+
+def test_alibi_detect_may_give_a_second_opinion_that_alarms_nobody() -> None:
+    second = AlibiSettings(detector="lsdd", reference_size=60, window_size=20, permutations=99)
+    try:
+        alibi_detector(second)
+    except AlibiMissing:
+        pytest.skip("needs the extra alibi")
+    metrics, rng = Metrics(), np.random.default_rng(11)
+    drift = DriftWatch(UnitSettings(session_idle_s=1), SETTINGS, HashedNgramEncoder(), metrics, second=second)
+    now = feed(drift, normal(rng, 60), 0)
+    feed(drift, normal(rng, 25, shift=3.0), now)
+    row = next(row for row in drift.status() if row.detector == "alibi_lsdd/e1/8")
+    assert row.p_value == 0.01
+    assert (row.alarm, row.evidence) == (False, None)
+    assert reading(metrics).estimate != 1.0
+    again = DriftWatch(
+        UnitSettings(session_idle_s=1), SETTINGS, HashedNgramEncoder(), Metrics(), second=second
+    )
+    for name, state in drift.states().items():
+        again.restore(name, state)
+    assert any(row.detector == "alibi_lsdd/e1/8" and row.p_value == 0.01 for row in again.status())
