@@ -54,8 +54,8 @@ class AlibiSettings(BaseModel):
 
     detector: Literal["mmd", "lsdd", "classifier", "mmd_online"] = Field(
         default="mmd",
-        description="MMDDrift, LSDDDrift, ClassifierDrift (logistic regression, 5 folds) or MMDDriftOnline, of "
-        "alibi-detect (Business Source License 1.1: use in production needs a licence from its makers).",
+        description="Of alibi-detect (Business Source License 1.1: use in production needs a licence from its makers): "
+        "MMDDrift, LSDDDrift, ClassifierDrift (logistic regression, 5 folds) or MMDDriftOnline.",
     )
     reference_size: int = Field(
         default=500, ge=10, description="Units (sessions) collected as the reference where none is given."
