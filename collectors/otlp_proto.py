@@ -85,16 +85,15 @@ def _parsed(kind: Any, raw: bytes, shape: WireShape, limits: Limits) -> tuple[An
 
 
 def _span(limits: Limits, origin: Origin, raw: bytes) -> Span:
-    """A span within the caps keeps its attributes in the parser's memory; of any other they are read at once."""
+    """A span within the caps keeps the bytes of its attributes; of any other they are read at once."""
     try:
         wire = _parse(raw)
     except DecodeError:
         wire, raw = _parsed(MappedSpan, raw, SPAN, limits)
-    fields = wire.attributes
-    shape = named(tuple(fields))
+    shape = named(tuple(wire.attributes))
     if not _is_within(raw, shape, limits):
         return _read_at_once(raw, wire, origin, limits)
-    return _read(wire, WireAttributes(raw, fields, shape, limits), Caps(limits), origin, len(raw))
+    return _read(wire, WireAttributes(raw, shape, limits), Caps(limits), origin, len(raw))
 
 
 def _is_within(raw: bytes, shape: Shape, limits: Limits) -> bool:
