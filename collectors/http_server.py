@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cheroot.makefile import StreamReader, StreamWriter
-from cheroot.server import HTTPConnection
+from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest
 from cheroot.ssl import Adapter
 from cheroot.wsgi import Server
 
@@ -85,8 +85,24 @@ class BoundedServer(Server):
         _log.log(level, "%s", msg, exc_info=traceback)
 
 
+class _HeaderReader(HeaderReader):
+    """cheroot takes a continuation line for one of the header before it, and breaks where there is none."""
+
+    def __call__(self, rfile: Any, hdict: Any = None) -> Any:
+        try:
+            return super().__call__(rfile, hdict)
+        except UnboundLocalError as error:
+            raise ValueError("Illegal continuation line.") from error
+
+
+class _Request(HTTPRequest):
+    header_reader = _HeaderReader()
+
+
 class _Connection(HTTPConnection):
     """A connection whose every request must be read within the server's `request_s`."""
+
+    RequestHandlerClass = _Request
 
     def __init__(self, server: BoundedServer, sock: socket.socket, _makefile: object = None) -> None:
         super().__init__(server, sock, _file)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from cheroot.wsgi import Server
 from pydantic import BaseModel, ConfigDict, Field
+
+from collectors.http_server import BoundedServer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 _LOG = logging.getLogger(__name__)
 _THREADS = 6
-_MOST_HEADER_BYTES = 64 * 1024
+_CONNECTIONS = 100
+_IDLE_S, _REQUEST_S = 10.0, 10.0
 _MOST_BODY_BYTES = 1024 * 1024
 
 
@@ -41,7 +42,7 @@ class WebServer:
     def __init__(self, settings: WebSettings, app: WSGIApplication) -> None:
         self._settings = settings
         self._app = app
-        self._server: Server | None = None
+        self._server: BoundedServer | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -53,14 +54,16 @@ class WebServer:
         """Bind the port and serve from a thread of its own; nothing where the settings switch it off."""
         if self._server is not None or not self._settings.enabled:
             return
-        server = _QuietServer(
+        server = BoundedServer(
             (self._settings.host, self._settings.port),
             self._app,
-            numthreads=_THREADS,
-            server_name="groundwatch",
+            threads=_THREADS,
+            connections=_CONNECTIONS,
+            idle_s=_IDLE_S,
+            request_s=_REQUEST_S,
+            tls=None,
+            on_tls_failure=lambda: None,
         )
-        server.software = "groundwatch"
-        server.max_request_header_size = _MOST_HEADER_BYTES
         server.max_request_body_size = _MOST_BODY_BYTES
         server.prepare()
         self._server = server
@@ -96,19 +99,3 @@ def _daemon(target: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=target, name="web-stop", daemon=True)
     thread.start()
     return thread
-
-
-class _QuietServer(Server):
-    @staticmethod
-    def bind_socket(socket_: socket.socket, bind_addr: tuple[str, int]) -> socket.socket:
-        """Bind, and close the socket where that fails, which cheroot leaves to the garbage collector."""
-        try:
-            socket_.bind(bind_addr)
-        except OSError:
-            socket_.close()
-            raise
-        return socket_
-
-    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        """Send cheroot's complaints to the log rather than to stderr."""
-        _LOG.log(level, "%s", msg, exc_info=traceback)

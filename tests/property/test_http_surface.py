@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import schemathesis
 import web_scenes
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from schemathesis.checks import not_a_server_error
@@ -221,6 +221,7 @@ _header = st.one_of(
 @pytest.mark.parametrize("surface", ["receiver", "web"])
 @EXAMPLES
 @given(method=_method, path=_path, headers=st.lists(_header, max_size=4), body=st.binary(max_size=200))
+@example(method=b"GET", path=b"/", headers=[(b" folded", b"under no header")], body=b"")
 def test_bytes_that_are_hardly_http_get_an_answer_or_a_closed_connection(
     surface: str,
     request: pytest.FixtureRequest,
