@@ -11,6 +11,7 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
+from collectors.conventions import ASKED_FIRST
 from collectors.errors import SpanReason, SpanRefused, Undecodable
 from collectors.otlp_batch import BatchBuilder, Origin, status_code
 from collectors.otlp_limits import MAX_TIME_NS, Caps, Limits, checked_time
@@ -32,6 +33,8 @@ _ORIGINS = 128
 """Resources and scopes remembered at most: a process sends the same with each message."""
 _ORIGIN_BYTES = 8 * 1024
 """A larger one is not remembered, so that what is remembered stays small."""
+_SHAPES = 1024
+"""Shapes for which it is remembered at most what is asked first."""
 
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
 _parse = MappedSpan.FromString
@@ -90,10 +93,20 @@ def _span(limits: Limits, origin: Origin, raw: bytes) -> Span:
         wire = _parse(raw)
     except DecodeError:
         wire, raw = _parsed(MappedSpan, raw, SPAN, limits)
-    shape = named(tuple(wire.attributes))
+    fields = wire.attributes
+    shape = named(tuple(fields))
     if not _is_within(raw, shape, limits):
         return _read_at_once(raw, wire, origin, limits)
-    return _read(wire, WireAttributes(raw, shape, limits), Caps(limits), origin, len(raw))
+    attributes = WireAttributes(raw, shape, limits)
+    if first := _asked_first(shape):
+        attributes.read_first(fields, first)
+    return _read(wire, attributes, Caps(limits), origin, len(raw))
+
+
+@lru_cache(_SHAPES)
+def _asked_first(shape: Shape) -> tuple[str, ...]:
+    """What assembly will ask of every span of this shape."""
+    return tuple(shape.members & ASKED_FIRST)
 
 
 def _is_within(raw: bytes, shape: Shape, limits: Limits) -> bool:

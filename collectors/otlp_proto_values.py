@@ -1,12 +1,12 @@
 """Values of OTLP in protobuf as Python: all of them at once, or each when it is asked for.
 
 A span carries a dozen attributes and more, of which a reader needs a few, and making Python objects of all of them
-costs five times what parsing costs. So a span's attributes stay in the parser's own memory, as a map.
+costs five times what parsing costs. So a span keeps the bytes of its attributes, parsed when one is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -21,8 +21,8 @@ from collectors.span import AttributeValue, SpanFlag
 class WireAttributes(Mapping[str, AttributeValue]):
     """The attributes of a span that is within the caps, in alphabetical order; each is read when it is asked for.
 
-    Holds the span's bytes, and what the parser made of them once one has been asked for, until it is folded: it begins
-    so, for parsing again from memory that has just been freed takes less time than keeping what was parsed.
+    Holds the span's bytes, and what the parser made of them once one is asked for that was not read first, until it is
+    folded. It begins without: parsing again from memory that was just freed costs less than keeping what was parsed.
     """
 
     __slots__ = ("_fields", "_limits", "_names", "_raw", "_read", "shape")
@@ -42,9 +42,16 @@ class WireAttributes(Mapping[str, AttributeValue]):
         read_attributes(caps, WireSpan.FromString(self._raw).attributes)
         return frozenset(caps.flags)
 
+    def read_first(self, fields: Mapping[str, AnyValue], names: Iterable[str]) -> None:
+        """Read these from what the parser has just made of the span, the map of a `MappedSpan`, and let go of it."""
+        self._fields = fields
+        for name in names:
+            self._value(name)
+        self._fields = None
+
     def fold(self) -> None:
         """Keep the bytes only, which take a third of the memory; what is read after this parses them once more."""
-        if self._fields is not None:
+        if self._read or self._fields is not None:
             self._fields = None
             self._read = {}
 

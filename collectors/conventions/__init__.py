@@ -34,6 +34,7 @@ from collectors.trace import Flag
 
 __all__ = [
     "ANCHOR_KINDS",
+    "ASKED_FIRST",
     "CONVENTIONS",
     "RESPONSE_ID",
     "RULES",
@@ -102,6 +103,17 @@ _KINDS = (
     haystack.CONVENTION,
     rag.CONVENTION,
 )
+_TEXTS = frozenset(
+    rule.attribute
+    for field in (Field.QUERY, Field.ANSWER, Field.OUTPUT, Field.RERANKED, Field.ENTITLEMENT, Field.RELEVANCE)
+    for _, _, rule in RULES[field]
+)
+ASKED_FIRST = (
+    frozenset(name for one in _KINDS for name in one.kinds_by)
+    .union((RESPONSE_ID, *SESSION_ATTRIBUTES))
+    .difference(_TEXTS)
+)
+"""Short attributes that are asked of every span when it comes: they name its kind, its response or its session."""
 _MODELS = frozenset({SpanKind.LLM})
 _ENDINGS = _MODELS | ANCHOR_KINDS
 _ERROR = StatusCode.ERROR

@@ -11,6 +11,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collectors import otlp_json, otlp_proto
+from collectors.conventions import SpanKind, kind_of
 from collectors.errors import Reason, SpanReason, Undecodable
 from collectors.otlp import Limits, decode, decode_json, decode_proto
 from collectors.span import SpanFlag
@@ -327,3 +328,21 @@ def test_a_fault_of_the_decoder_is_an_outcome_of_the_message(monkeypatch: pytest
             decode(raw)
         assert refused.value.reason == Reason.DECODER_FAULT
         assert "KeyError" in refused.value.detail
+
+
+def test_what_assembly_asks_of_every_span_is_read_while_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = request()
+    span = made.resource_spans[0].scope_spans[0].spans[0]
+    said = {"openinference.span.kind": "CHAIN", "session.id": "s\0-1", "input.value": "How long?"}
+    for name, value in said.items():
+        span.attributes.add(key=name).value.string_value = value
+    (read,) = decode(made.SerializeToString()).spans
+    with monkeypatch.context() as patched:
+        patched.setattr("collectors.otlp_proto_values.MappedSpan", None)
+        assert kind_of(read) is SpanKind.CHAIN
+        assert read.attributes["session.id"] == "s-1"
+        with pytest.raises(AttributeError):
+            read.attributes["input.value"]
+    assert read.attributes["input.value"] == "How long?"
+    read.fold()
+    assert read.attributes == said | {"session.id": "s-1"}
