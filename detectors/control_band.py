@@ -1,6 +1,7 @@
 """The band in which a rate moves when nothing is wrong, learnt from the service's own first units.
 
-First cut of a control chart: one flat baseline. It knows no season; a service with a strong daily cycle should learn
+For the first day, and for those that have no two weeks to wait for a control chart (`control_chart.py`): one flat
+baseline from a few hundred units. It knows no season; a service with a strong daily cycle should learn
 over at least one whole cycle (`settle_s`), else the band is that of the hour in which it was learnt.
 """
 

@@ -161,6 +161,10 @@ class Metrics:
         self.rate_charts_refused = self._counter(
             "rate_charts_refused", "Pairs of rate and slice not charted, because there are too many."
         )
+        self.rate_chart_hours_skipped = self._counter(
+            "rate_chart_hours_skipped",
+            "Hours that no chart has seen, because the sidecar was away for too long.",
+        )
         drift = ("detector", "encoder")
         self.drift_p_value = self._gauge(
             "drift_p_value", "p-value of the current window, for display only.", *drift

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from alerts.signals import ALL, RATE_DRIFT
 from detectors.control_chart import ChartReading, ChartState, ControlChart, ControlChartSettings
 from monitor.metrics import Metrics
 from monitor.store import Store
+
+_LOG = logging.getLogger(__name__)
 
 RATES = ("regeneration", "thumbs_down", "refusal", "empty_retrieval")
 """The charted rates, by the check that finds their bad units; every one a census."""
@@ -70,7 +73,9 @@ class RateCharts:
         """Chart the oldest hour that has settled, at most one, so that no tick takes long."""
         due = math.floor((now - self._settings.settle_s) / _HOUR_S)
         if self._next is None or due - self._next > _MOST_BEHIND:
-            self._next = math.floor(now / _HOUR_S) + 1
+            current = math.floor(now / _HOUR_S) + 1
+            self._metrics.rate_chart_hours_skipped.inc(0 if self._next is None else current - self._next)
+            self._next = current
         if self._next < due:
             self._close(self._next, now)
             self._next += 1
@@ -149,7 +154,9 @@ class RateCharts:
 
     def _save(self, now: float) -> None:
         for (rate, name), chart in self._charts.items():
-            self._store.save_state(f"{_STATE}{rate}/{name}", chart.state(), now)
+            self._store.save_state(
+                f"{_STATE}{rate}/{name}", {**chart.state(), "settings": _fingerprint(chart)}, now
+            )
         self._store.save_state(_PLACE, {"next": np.array([self._next], dtype=np.float64)}, now)
 
     def _restore(self) -> None:
@@ -161,5 +168,14 @@ class RateCharts:
             rate, _, name = key.removeprefix(_STATE).partition("/")
             self._chart_of((rate, name))
             state, chart = self._store.load_state(key), self._charts.get((rate, name))
-            if state is not None and chart is not None:
-                chart.restore({part: np.asarray(value) for part, value in state.items()})
+            if state is None or chart is None:
+                continue
+            if str(np.asarray(state.pop("settings", "")).item()) != _fingerprint(chart):
+                _LOG.warning("rate chart %s on %s: learning anew: its settings changed", rate, name)
+                continue
+            chart.restore({part: np.asarray(value) for part, value in state.items()})
+
+
+def _fingerprint(chart: ControlChart) -> str:
+    """What a baseline and its limit were learnt for: those of another budget or kind must not be taken up."""
+    return f"{chart.settings.model_dump_json()} {chart.alarms_per_month!r}"

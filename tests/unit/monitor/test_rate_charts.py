@@ -102,3 +102,26 @@ def test_nothing_is_known_while_the_baseline_is_collected(store: Store) -> None:
     assert reading.estimate is None
     assert reading.evidence > 0
     assert charts.readings()["regeneration", ALL].days_collected == 2
+
+
+def test_other_settings_learn_anew_and_say_so(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    charts = made(store, Metrics())
+    charts.tick(-1.0)
+    run(charts, store, range(48), 0.1)
+    again = RateCharts(
+        RateChartSettings(chart=CHART.model_copy(update={"baseline_days": 8}), max_charts=8),
+        ("intent",),
+        store,
+        Metrics(),
+    )
+    assert again.readings()["regeneration", ALL].days_collected == 0
+    assert "learning anew: its settings changed" in caplog.text
+
+
+def test_hours_that_are_too_many_to_catch_up_are_counted(store: Store) -> None:
+    metrics = Metrics()
+    charts = made(store, metrics)
+    charts.tick(0.0)
+    assert metrics.count_of(metrics.rate_chart_hours_skipped) == 0
+    charts.tick(1000 * HOUR)
+    assert metrics.count_of(metrics.rate_chart_hours_skipped) == 1000
