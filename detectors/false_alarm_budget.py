@@ -31,7 +31,10 @@ class FalseAlarmBudget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     false_alarms: float = Field(
-        default=1.0, gt=0.0, description="False alarms allowed a period, over everything."
+        default=1.0,
+        gt=0.0,
+        description="False alarms allowed a period, over all detectors and encoder versions. Slices take no share: "
+        "each detector has one alarm over all of them, and attribution says afterwards which moved.",
     )
     period_days: float = Field(default=30.0, gt=0.0, description="The period, in days.")
     units_per_day: float = Field(
