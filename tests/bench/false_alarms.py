@@ -83,24 +83,29 @@ SETTINGS = QueryDriftSettings(slowdown=SLOWDOWN)
 class Alarms(AlarmReplay):
     """Both alarms on one reference, measured; how often they are wrong, and how soon right."""
 
-    def false_alarms(self, sessions: Iterator[Rows], queries: int) -> int:
-        """How often an alarm goes on while this many queries come."""
+    def false_alarms(self, sessions: Iterator[Rows], queries: int) -> tuple[int, int]:
+        """How often the mix alarm and the novelty alarm go on while this many queries come."""
         self.anew()
-        seen = count = 0
+        seen, count = 0, [0, 0]
         on = (False, False)
         while seen < queries:
             unit = next(sessions)
             seen += len(unit)
             now = self.push(unit)
-            count += sum(is_on and not was for is_on, was in zip(now, on, strict=True))
+            for which, (is_on, was) in enumerate(zip(now, on, strict=True)):
+                count[which] += is_on and not was
             on = now
-        return count
+        return count[0], count[1]
 
     def delay(self, calm: Iterator[Rows], shifted: Iterator[Rows], most: int) -> float:
-        """Queries from the shift to the first alarm; infinite where there is none among so many."""
+        """Queries from the shift to the first alarm; infinite where there is none among so many, NaN where an alarm
+        was on before the shift, which has then no delay."""
         self.anew()
+        on = False
         for _ in range(300):
-            self.push(next(calm))
+            on = any(self.push(next(calm)))
+        if on:
+            return float("nan")
         seen = 0
         while seen < most:
             unit = next(shifted)
@@ -131,13 +136,14 @@ def main() -> None:
         reference = Units.of([next(before) for _ in range(REFERENCE)])
         both = Alarms(reference, SETTINGS.model_copy(update={"seed": number}), budget)
         calm = corpus.sessions(1, length)
-        alarms[number] = [both.false_alarms(calm, wanted.queries) for _ in range(per_reference)]
+        counted = [both.false_alarms(calm, wanted.queries) for _ in range(per_reference)]
+        alarms[number] = [mix + novelty for mix, novelty in counted]
         if length == 1.0:
             for shift in SHIFTS:
                 shifted = corpus.sessions(1, length, *shift)
                 delays[shift] += [both.delay(calm, shifted, 10_000) for _ in range(wanted.delays)]
         print(
-            json.dumps({"reference": number, "mean_length": length, "alarms": alarms[number].tolist()}),
+            json.dumps({"reference": number, "mean_length": length, "mix_and_novelty": counted}),
             flush=True,
         )
     tell(alarms, delays)
@@ -157,11 +163,13 @@ def tell(alarms: Rows, delays: dict[tuple[str, float], list[float]]) -> None:
             "ok": total / streams <= 1.0,
         }
     ]
-    for (kind, share), found in delays.items():
+    for (kind, share), all_found in delays.items():
+        found = [delay for delay in all_found if not np.isnan(delay)]
         if found:
             low, high = np.quantile(found, 0.5, method="higher"), np.quantile(found, 0.9, method="higher")
             name = f"delay after {share:.0%} {kind}, queries"
-            figures.append({"figure": name, "median": float(low), "p90": float(high), "streams": len(found)})
+            counts = {"streams": len(found), "on_before": len(all_found) - len(found)}
+            figures.append({"figure": name, "median": float(low), "p90": float(high), **counts})
     for figure in figures:
         print(json.dumps(figure))
     for figure in figures:
