@@ -29,6 +29,11 @@ class UnitSettings(BaseModel):
     block_max_queries: int = Field(
         1000, ge=1, description="Queries without a session: a block is closed at this many, however soon."
     )
+    unit_queries: int = Field(
+        10,
+        ge=1,
+        description="Queries of a unit that are compared, spread evenly over it: more say little more of one unit.",
+    )
     max_open: int = Field(
         10_000,
         ge=1,
@@ -64,6 +69,8 @@ class UnitTracker(Generic[Query]):
         self._block: _Open[Query] | None = None
         self._closed: list[list[Query]] = []
         self.closed_early = 0
+        self.left_out = 0
+        """Queries of closed units beyond `unit_queries`."""
 
     def add(self, session: str | None, query: Query, now: float) -> None:
         """Put one query into its unit."""
@@ -100,4 +107,9 @@ class UnitTracker(Generic[Query]):
             self._block = None
 
     def _close(self, unit: _Open[Query]) -> None:
-        self._closed.append(unit.queries)
+        most, count = self._settings.unit_queries, len(unit.queries)
+        if count <= most:
+            self._closed.append(unit.queries)
+            return
+        self.left_out += count - most
+        self._closed.append([unit.queries[place * count // most] for place in range(most)])

@@ -121,6 +121,7 @@ class DriftWatch:
         self._metrics.drift_units_closed_early.set(
             sum(version.tracker.closed_early for version in self._versions.values())
         )
+        self._metrics.drift_left_out.set(sum(version.tracker.left_out for version in self._versions.values()))
         self._signal()
 
     def changed_alarms(self) -> list[DriftAlarm]:

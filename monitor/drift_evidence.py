@@ -60,7 +60,7 @@ class DriftEvidence:
         unit = QueryUnit(
             np.stack([query.row for query in queries]),
             tuple(query.text[:most] for query in queries),
-            tuple(dict(query.slices) for query in queries),
+            tuple(query.slices for query in queries),
         )
         if not is_reference:
             self._current.append(unit)

@@ -201,6 +201,9 @@ class Metrics:
         self.drift_units_closed_early = self._gauge(
             "drift_units_closed_early", "Sessions closed before they were idle, because too many were open."
         )
+        self.drift_left_out = self._gauge(
+            "drift_queries_left_out", "Queries of large units that stand behind others of the same unit."
+        )
         self.drift_skipped = self._counter(
             "drift_queries_skipped", "Queries not compared, by reason.", "reason"
         )

@@ -37,6 +37,14 @@ def test_a_block_closes_at_its_largest_size() -> None:
     assert [len(unit) for unit in tracker.closed(now=1)] == [3, 3]
 
 
+def test_of_a_large_unit_queries_spread_over_it_are_kept_and_the_others_counted() -> None:
+    tracker = UnitTracker[float](UnitSettings(unit_queries=4, block_max_queries=10))
+    for value in range(23):
+        tracker.add(None, value, now=0)
+    assert tracker.closed(now=1000) == [[0, 2, 5, 7], [10, 12, 15, 17], [20, 21, 22]]
+    assert tracker.left_out == 12
+
+
 def test_a_busy_block_does_not_hide_idle_sessions() -> None:
     tracker = UnitTracker[float](UnitSettings(session_idle_s=10, block_s=1000))
     tracker.add(None, 0.0, now=0)
