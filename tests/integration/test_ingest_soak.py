@@ -33,6 +33,8 @@ CAPTURES = ("openinference-langchain-qdrant", "openllmetry-langchain")
 SPANS_A_SECOND = 500
 TENTHS = 10
 MOST_RESIDENT = 300 * 10**6
+MOST_RESIDENT_OF_ALL = 350 * 10**6
+"""With judging, store and drift: scipy's statistics take 50 MB, a drift reference of 5,000 queries as much again."""
 
 Take = Callable[[SpanBatch, float], None]
 Close = Callable[[float], int]
@@ -52,7 +54,7 @@ def test_memory_and_work_stay_flat_over_a_million_spans(shared: Path) -> None:
 def test_memory_and_work_stay_flat_through_the_whole_pipeline(shared: Path, tmp_path: Path) -> None:
     """Judged, observed and stored on disk, as the service does."""
     lines = soaked(shared, 450_000, 300_000, tmp_path / "state.db")
-    assert_flat(lines)
+    assert_flat(lines, MOST_RESIDENT_OF_ALL)
     assert sum(line["requests"] for line in lines) >= 300_000 / 15
 
 
@@ -74,9 +76,9 @@ def soaked(shared: Path, warm_up: int, spans: int, *store: Path) -> list[dict[st
     return lines
 
 
-def assert_flat(lines: list[dict[str, Any]]) -> None:
+def assert_flat(lines: list[dict[str, Any]], most: int = MOST_RESIDENT) -> None:
     resident = [line["resident"] for line in lines]
-    assert max(resident) <= MOST_RESIDENT
+    assert max(resident) <= most
     # Of the first and the last three: fitting a drift reference takes a tenth more for a moment.
     assert median(resident[-3:]) <= 1.1 * median(resident[:3]), resident
     # CPU time scatters on a busy machine; a cost that grows with uptime would double, and more.
