@@ -161,8 +161,8 @@ class Metrics:
         self.rate_charts_refused = self._counter(
             "rate_charts_refused", "Pairs of rate and slice not charted, because there are too many."
         )
-        self.rate_chart_hours_skipped = self._counter(
-            "rate_chart_hours_skipped",
+        self.rate_chart_periods_skipped = self._counter(
+            "rate_chart_periods_skipped",
             "Hours that no chart has seen, because the sidecar was away for too long.",
         )
         drift = ("detector", "encoder")

@@ -74,7 +74,7 @@ class RateCharts:
         due = math.floor((now - self._settings.settle_s) / _HOUR_S)
         if self._next is None or due - self._next > _MOST_BEHIND:
             current = math.floor(now / _HOUR_S) + 1
-            self._metrics.rate_chart_hours_skipped.inc(0 if self._next is None else current - self._next)
+            self._metrics.rate_chart_periods_skipped.inc(0 if self._next is None else current - self._next)
             self._next = current
         if self._next < due:
             self._close(self._next, now)

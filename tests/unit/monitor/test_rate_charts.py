@@ -122,6 +122,6 @@ def test_hours_that_are_too_many_to_catch_up_are_counted(store: Store) -> None:
     metrics = Metrics()
     charts = made(store, metrics)
     charts.tick(0.0)
-    assert metrics.count_of(metrics.rate_chart_hours_skipped) == 0
+    assert metrics.count_of(metrics.rate_chart_periods_skipped) == 0
     charts.tick(1000 * HOUR)
-    assert metrics.count_of(metrics.rate_chart_hours_skipped) == 1000
+    assert metrics.count_of(metrics.rate_chart_periods_skipped) == 1000
