@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MOST_HEADER_BYTES = 32 * 1024
+_MOST_DRAINED_BYTES = 64 * 1024
 _BACKLOG = 128
 
 
@@ -96,7 +97,17 @@ class _HeaderReader(HeaderReader):
 
 
 class _Request(HTTPRequest):
+    """A request whose body, where it is answered unread, is not taken in for the sake of the next one: cheroot would
+    hold all that was announced in memory, and take unread chunks for a request."""
+
     header_reader = _HeaderReader()
+
+    def send_headers(self) -> None:
+        """Close the connection after an answer that leaves more of the body unread than a packet or two."""
+        unread = getattr(self.rfile, "remaining", 0)
+        if unread > _MOST_DRAINED_BYTES or (self.chunked_read and not self.rfile.closed):
+            self.close_connection = True
+        super().send_headers()
 
 
 class _Connection(HTTPConnection):

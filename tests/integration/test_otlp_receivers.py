@@ -406,6 +406,47 @@ class TestHttp:
                 connection.close()
         assert len(sink.spans) == 1
 
+    @pytest.mark.parametrize(
+        ("method", "path", "content_type", "status"),
+        [
+            ("POST", "/nowhere", PROTOBUF, 404),
+            ("PUT", "/v1/traces", PROTOBUF, 405),
+            ("POST", "/v1/traces", "text/plain", 415),
+        ],
+    )
+    @pytest.mark.parametrize("framing", [("Content-Length", "900000000"), ("Transfer-Encoding", "chunked")])
+    def test_a_body_that_nobody_wants_is_not_waited_for(
+        self,
+        http_receiver: OtlpHttpReceiver,
+        method: str,
+        path: str,
+        content_type: str,
+        status: int,
+        framing: tuple[str, str],
+    ) -> None:
+        """Announced and never sent: who reads it first would wait, and hold it all."""
+        connection = http.client.HTTPConnection("127.0.0.1", http_receiver.port, timeout=3)
+        connection.putrequest(method, path)
+        connection.putheader("Content-Type", content_type)
+        connection.putheader(*framing)
+        connection.endheaders()
+        response = connection.getresponse()
+        connection.close()
+        assert (response.status, response.headers["Connection"]) == (status, "close")
+
+    def test_after_a_small_body_that_nobody_wanted_the_connection_stays(
+        self, http_receiver: OtlpHttpReceiver, sink: Sink
+    ) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", http_receiver.port, timeout=5)
+        raw = wire("kept").SerializeToString()
+        for path, status in [("/nowhere", 404), ("/v1/traces", 200)]:
+            connection.request("POST", path, raw, {"Content-Type": PROTOBUF})
+            response = connection.getresponse()
+            response.read()
+            assert response.status == status
+        connection.close()
+        assert len(sink.spans) == 1
+
     def test_a_silent_connection_does_not_hold_the_others_up(
         self, http_receiver: OtlpHttpReceiver, post: Any
     ) -> None:
