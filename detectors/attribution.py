@@ -24,7 +24,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
-from scipy.stats import false_discovery_control, fisher_exact
 
 from detectors.estimate import wilson
 from detectors.explanation import DriftExplanation, DriftFinding, MovedBy, Share
@@ -159,6 +158,8 @@ class _Attribution:
         self._not_tested: Counter[str] = Counter()
 
     def explanation(self) -> DriftExplanation:
+        from scipy.stats import false_discovery_control  # a second and 50 MB, for those that explain
+
         tests = [*self._mix(), *self._topics(), *self._meanings()]
         limit = self._settings.false_discovery_rate
         adjusted = false_discovery_control([one.p for one in tests]).tolist() if tests else []
@@ -186,6 +187,8 @@ class _Attribution:
 
     def _counted(self, kind: MovedBy, field: str, values: Sequence[str]) -> Iterable[_Test]:
         """Fisher's test of each value's count of units."""
+        from scipy.stats import fisher_exact
+
         pool, every = self._pool, np.array(values)
         votes = every[pool.voter]
         before, now = Counter(votes[: pool.n].tolist()), Counter(votes[pool.n :].tolist())

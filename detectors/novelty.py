@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-from scipy.stats import mannwhitneyu
 
 from detectors.drift_settings import QueryDriftSettings
 from detectors.entries import Entries, checked, put, text, under, units_of
@@ -120,6 +119,8 @@ class NoveltyDetector:
             and self._units is not None
             and len(self._window) >= self.settings.window_size
         ):
+            from scipy.stats import mannwhitneyu  # a second and 50 MB, once there is something to compare
+
             scores = np.array([score for _, score, _ in self._window])
             shares = [far for _, _, far in self._window]
             estimate = hajek_rate(shares, [1.0] * len(shares))

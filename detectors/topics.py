@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.vq import kmeans, vq
 
 from detectors.text import words
 
@@ -35,6 +34,8 @@ def topics_of(
 ) -> npt.NDArray[np.int64]:
     """The topic of each row, shape (n,), numbered from 0: k-means of the rows at unit length (as cosine similarity
     sees them), `count` topics at most; empty ones are left out."""
+    from scipy.cluster.vq import kmeans, vq  # slow to load, for those that explain
+
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unit = (rows / np.where(lengths > 0.0, lengths, 1.0)).astype(np.float64)
     fitted = unit if len(unit) <= _FITTED_ROWS else unit[rng.choice(len(unit), _FITTED_ROWS, replace=False)]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from detectors.alarm_replay import AlarmReplay
 from detectors.attribution import QueryUnit
@@ -113,7 +113,7 @@ def calibrate(
         calm_units,
         false_alarms,
         false_alarms / periods,
-        float(chi2.ppf(0.95, 2 * false_alarms + 2)) / 2.0 / periods,
+        float(chdtri(2 * false_alarms + 2, 0.05)) / 2.0 / periods,
         drift.budget.false_alarms,
         drift.budget.period_days,
         tuple(results),

@@ -361,3 +361,8 @@ def test_reading_the_configuration_loads_no_model_library() -> None:
     heavy = "torch", "transformers", "tokenizers", "safetensors", "alibi_detect"
     code = f"import sys, monitor.config; sys.exit(', '.join(set(sys.modules) & set({heavy!r})) or 0)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(monitor.config.__file__).parents[1])
+
+
+def test_the_command_line_loads_no_statistics_before_a_command_needs_them() -> None:
+    code = "import sys, monitor.cli; sys.exit(', '.join(set(sys.modules) & {'scipy.stats', 'scipy.cluster'}) or 0)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(monitor.config.__file__).parents[1])
