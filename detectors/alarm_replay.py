@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from detectors.drift_settings import QueryDriftSettings
-from detectors.false_alarm_budget import BudgetedAlarm
+from detectors.novelty import NoveltyDetector
 from detectors.novelty_reference import NoveltyReference
-from detectors.sequential import Bets, Rule
+from detectors.query_drift import QueryDriftDetector
 from detectors.vectors import Units
 from detectors.verdict import Vectors
-from detectors.witness import SPANS, Witness
+from detectors.witness import Witness
 
 
 class AlarmReplay:
@@ -21,13 +21,11 @@ class AlarmReplay:
     """
 
     def __init__(self, reference: Units, settings: QueryDriftSettings, run_length: float) -> None:
-        bets = Bets.down_to(settings.smallest_shift)
-        size, seed, slowdown = len(reference), settings.seed, settings.slowdown
-        self._reference, self._seed = reference, seed
-        self.mix = BudgetedAlarm(Rule.SHIRYAEV_ROBERTS, bets, len(SPANS), seed, size, slowdown)
-        self.novelty = BudgetedAlarm(Rule.CUSUM, bets, 1, seed, size, slowdown)
+        self._reference, self._seed = reference, settings.seed
+        self.mix = QueryDriftDetector.new_alarm(settings, len(reference))
+        self.novelty = NoveltyDetector.new_alarm(settings, len(reference))
         self._known = NoveltyReference(reference, settings.neighbours)
-        self._witness = Witness(reference, seed)
+        self._witness = Witness(reference, settings.seed)
         while not self.mix.measured:
             self.mix.measure(self._witness.replay)
             self.novelty.measure(self._known.replay)

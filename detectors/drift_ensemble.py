@@ -13,7 +13,7 @@ from detectors.entries import Entries, Rows, checked, number, pack, put, text, u
 from detectors.false_alarm_budget import ReferenceTooSmall, TrafficRate
 from detectors.novelty import NoveltyDetector
 from detectors.query_drift import QueryDriftDetector
-from detectors.vectors import usable_rows
+from detectors.vectors import Units, usable_rows
 from detectors.verdict import DriftVerdict, State, Vectors
 
 _STATE_VERSION = 1
@@ -160,8 +160,9 @@ class DriftEnsemble:
             return
         target = min(needed, self.settings.reference_most)
         if len(self._collected) >= target and now - self._collected[0][0] >= self.settings.reference_s:
+            reference = Units.of([unit for _, unit in self._collected[: self.settings.reference_most]])
             for detector in self.detectors:
-                detector.fit([unit for _, unit in self._collected[: self.settings.reference_most]])
+                detector.fit(reference)
             self._allow()
 
     def _follow_traffic(self) -> None:
