@@ -12,6 +12,7 @@ from collectors.trace import Feedback, Flag, RagTrace
 from detectors.finding import Finding, Outcome, scored, unscored
 
 REGENERATE_LABELS = frozenset({"regenerate", "regenerated", "retry"})
+_UNSEEN = frozenset({Flag.CONTENT_NOT_CAPTURED, Flag.REDACTED})
 
 _DATED = re.compile(r"[-@:](?:\d{4,8}|\d{4}-\d{2}-\d{2}|latest|v\d+)$")
 
@@ -127,14 +128,17 @@ class RegenerationCheck:
         return [self._check(trace) for trace in traces]
 
     def _check(self, trace: RagTrace) -> Finding:
-        if trace.error is not None:
-            return unscored(self.name, trace, Outcome.NOT_APPLICABLE, "request_failed")
-        again = asked_again(trace.feedback)
-        unseen = trace.flags & {Flag.CONTENT_NOT_CAPTURED, Flag.REDACTED}
-        if trace.answer is None and not again and not unseen:
-            return unscored(self.name, trace, Outcome.NOT_SCORABLE, "no_answer")
         labels = [feedback.label for feedback in trace.feedback]
-        return scored(self.name, trace, float(again), feedback=labels)
+        return by_feedback(self.name, trace, asked_again(trace.feedback), feedback=labels)
+
+
+def by_feedback(name: str, trace: RagTrace, told: bool, **evidence: object) -> Finding:
+    """What users tell of an answer: 1.0 where they did; only what was answered, seen or not, can be told of."""
+    if trace.error is not None:
+        return unscored(name, trace, Outcome.NOT_APPLICABLE, "request_failed")
+    if trace.answer is None and not told and not trace.flags & _UNSEEN:
+        return unscored(name, trace, Outcome.NOT_SCORABLE, "no_answer")
+    return scored(name, trace, float(told), **evidence)
 
 
 def asked_again(feedback: Iterable[Feedback]) -> bool:

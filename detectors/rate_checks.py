@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collectors.trace import Feedback, Flag, RagTrace
+from collectors.trace import Feedback, RagTrace
 from detectors.finding import Finding, Outcome, scored, unscored
+from detectors.operations import by_feedback
 from detectors.text import is_refusal_only
 
 DISLIKE_LABELS = frozenset({"thumbs_down", "thumbs-down", "thumbsdown", "dislike"})
-_UNSEEN = frozenset({Flag.CONTENT_NOT_CAPTURED, Flag.REDACTED})
 
 
 class ThumbsDownCheck:
@@ -25,12 +25,7 @@ class ThumbsDownCheck:
         return [self._check(trace) for trace in traces]
 
     def _check(self, trace: RagTrace) -> Finding:
-        if trace.error is not None:
-            return unscored(self.name, trace, Outcome.NOT_APPLICABLE, "request_failed")
-        bad = disliked(trace.feedback)
-        if trace.answer is None and not bad and not trace.flags & _UNSEEN:
-            return unscored(self.name, trace, Outcome.NOT_SCORABLE, "no_answer")
-        return scored(self.name, trace, float(bad))
+        return by_feedback(self.name, trace, disliked(trace.feedback))
 
 
 class RefusalCheck:

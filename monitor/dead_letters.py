@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from collectors.dead_letter import DeadLetter, read
 from collectors.otlp_sender import OtlpHttpTarget
 from collectors.redrive import Ledger, RedriveTarget, Result, redrive
 from monitor.config import Config, load
 from monitor.dead_letter_view import HEADINGS, clock, fields, letter_row, preview, printable, row, today
+from monitor.subcommands import Subcommands
 
 _FINE = frozenset({Result.SENT, Result.SENT_BEFORE, Result.EMPTY})
 _WHERE = (
@@ -27,12 +28,6 @@ _WHERE = (
     "beside it, and in `kafka_topic` if it is set. Only messages read from Kafka become dead letters: who sends over "
     "OTLP is told at once what is wrong and keeps the message."
 )
-
-
-class Subcommands(Protocol):
-    """Where a command is added; what `argparse` gives for it has no public name."""
-
-    def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser: ...
 
 
 def add_commands(commands: Subcommands) -> None:

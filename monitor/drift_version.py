@@ -131,17 +131,31 @@ class WatchedVersion:
 
     def status(self, notice: str) -> tuple[DriftStatus, ...]:
         """One row a detector; `notice` says how the version stands among others."""
-        moved: tuple[str, ...] = ()
-        if self.alarm is not None and self.alarm.explanation is not None:
-            moved = tuple(one.wording for one in self.alarm.explanation.findings)
-        second = () if self.second_verdict is None else (_second(self.name, self.second_verdict),)
-        return second + tuple(
-            _status(self.name, watched, tuple(self._histories.get(watched.detector, ())), notice).model_copy(
-                update={"moved": moved, "alarm_id": self.alarm.id if self.alarm else ""}
-                if watched.alarm
-                else {}
-            )
-            for watched in self.seen or self.ensemble.watched()
+        own = tuple(self._row(watched, notice) for watched in self.seen or self.ensemble.watched())
+        return own if self.second_verdict is None else (_second(self.name, self.second_verdict), *own)
+
+    def _row(self, watched: Watched, notice: str) -> DriftStatus:
+        verdict = watched.verdict
+        alarm = self.alarm if watched.alarm else None
+        explanation = None if alarm is None else alarm.explanation
+        return DriftStatus(
+            detector=f"{watched.detector}/{self.name}",
+            statistic=None if verdict is None else verdict.statistic,
+            lower=None if verdict is None else verdict.lower,
+            upper=None if verdict is None else verdict.upper,
+            p_value=None if verdict is None else verdict.p_value,
+            evidence=watched.evidence,
+            threshold=watched.threshold,
+            reference_size=watched.reference_size,
+            current_size=0 if verdict is None else verdict.current_size,
+            alarm=watched.alarm,
+            standing=watched.standing,
+            note="; ".join(filter(None, (watched.note, notice))),
+            run_length=watched.run_length,
+            run_length_one_in_ten=watched.run_length_one_in_ten,
+            moved=() if explanation is None else tuple(one.wording for one in explanation.findings),
+            alarm_id="" if alarm is None else alarm.id,
+            history=tuple(self._histories.get(watched.detector, ())),
         )
 
     def state(self) -> State:
@@ -180,25 +194,4 @@ def _second(name: str, verdict: DriftVerdict) -> DriftStatus:
         current_size=verdict.current_size,
         alarm=False,
         note="second opinion: shown, never paged on",
-    )
-
-
-def _status(name: str, watched: Watched, history: tuple[Point, ...], notice: str) -> DriftStatus:
-    verdict = watched.verdict
-    return DriftStatus(
-        detector=f"{watched.detector}/{name}",
-        statistic=None if verdict is None else verdict.statistic,
-        lower=None if verdict is None else verdict.lower,
-        upper=None if verdict is None else verdict.upper,
-        p_value=None if verdict is None else verdict.p_value,
-        evidence=watched.evidence,
-        threshold=watched.threshold,
-        reference_size=watched.reference_size,
-        current_size=0 if verdict is None else verdict.current_size,
-        alarm=watched.alarm,
-        standing=watched.standing,
-        note="; ".join(filter(None, (watched.note, notice))),
-        run_length=watched.run_length,
-        run_length_one_in_ten=watched.run_length_one_in_ten,
-        history=history,
     )

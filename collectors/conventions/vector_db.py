@@ -138,11 +138,6 @@ def _texts(span: Span, raw: AttributeValue, flags: set[Flag]) -> tuple[FoundDocu
     return tuple(FoundDocument(text=text) for text in texts)
 
 
-def _top_k(span: Span, raw: AttributeValue, flags: set[Flag]) -> int | None:
-    """Spring AI writes it as text."""
-    return values.whole(span, int(raw) if isinstance(raw, str) and raw.isdecimal() else raw, flags)
-
-
 _RULES = {
     Field.INPUT: (Rule("db.vector.query.content", values.filled),),
     Field.DOCUMENTS: (
@@ -160,7 +155,7 @@ _RULES = {
         Rule("db.vector.query.filter", filters.logged()),
     ),
     Field.TOP_K: tuple(
-        Rule(name, _top_k)
+        Rule(name, values.whole)
         for name in (
             "db.vector.query.top_k",
             "db.chroma.query.n_results",

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Protocol
 
 from rich.console import Console
 from rich.table import Table
@@ -15,18 +14,13 @@ from monitor.drift_tools import calibrating, past_alarms
 from monitor.drift_tools.comparison import Comparison, ComparisonSettings, compare
 from monitor.drift_tools.encoders import ENCODER_HELP, encoder_named
 from monitor.drift_tools.samples import FORMATS, read_sample
+from monitor.subcommands import Subcommands
 
 _DRIFT = 3
 _ONE_LOOK = (
     "One look at two samples. Looking again and again at p-values rejects sooner or later, whatever happens: for that, "
     "the sidecar has an alarm with a false-alarm budget."
 )
-
-
-class Subcommands(Protocol):
-    """Where a command is added; what `argparse` gives for it has no public name."""
-
-    def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser: ...
 
 
 def add_commands(commands: Subcommands) -> None:
