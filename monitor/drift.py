@@ -199,13 +199,16 @@ class DriftWatch:
         the evidence of the time before."""
         for step in steps:
             _LOG.info("query drift, encoder %s: %s: %s", step.version, step.after or "forgotten", step.why)
+            version = self._versions.get(step.version)
+            if version is None:  # its windows made room for others', or could not be taken up after a restart
+                continue
             if step.before is VersionState.WAITING and step.after is VersionState.ARMED:
-                self._versions[step.version].ensemble.restart_alarms()
+                version.ensemble.restart_alarms()
             elif step.after is VersionState.RETIRED:
+                fresh = self._new(step.version)
+                fresh.tracker = version.tracker
                 with self._lock:
-                    tracker = self._versions[step.version].tracker
-                    self._versions[step.version] = self._new(step.version)
-                    self._versions[step.version].tracker = tracker
+                    self._versions[step.version] = fresh
 
     def _notice(self, name: str) -> str:
         states = self._policy.states()

@@ -230,6 +230,20 @@ def test_a_new_encoder_version_does_not_alarm_until_it_is_taken_up() -> None:
     assert "until a person names it in encoder_versions.adopted" in notes["query_mmd/e2/8"]
 
 
+def test_a_version_whose_windows_are_gone_may_still_be_retired() -> None:
+    """After a restart under other settings the versions' standing is known, and their windows are not."""
+    rng = np.random.default_rng(12)
+    slow = EncoderVersionSettings(quiet_s=1000.0)
+    drift = watch(Metrics(), policy=slow)
+    now = feed(drift, normal(rng, 100), 0, encoder="e1")
+    now = feed(drift, normal(rng, 100), now, encoder="e2")
+    again = watch(Metrics(), SETTINGS.model_copy(update={"smallest_shift": 0.1}), slow)
+    for name, state in drift.states().items():
+        again.restore(name, state)
+    again.tick(now + 2000.0)
+    assert set(again.states()) == {"versions"}
+
+
 def test_alibi_detect_may_give_a_second_opinion_that_alarms_nobody() -> None:
     second = AlibiSettings(detector="lsdd", reference_size=60, window_size=20, permutations=99)
     try:
