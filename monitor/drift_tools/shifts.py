@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from detectors.attribution import QueryUnit
 from detectors.topics import name_of, topics_of
+from detectors.vectors import TooFewRows
 
 _TOPICS = 20
 _GROWN = (2.0, 4.0, 8.0)
@@ -60,12 +61,16 @@ class Laboratory:
 
 def laboratory(units: Sequence[QueryUnit], rng: np.random.Generator) -> Laboratory:
     """Part the units in two halves at random; one topic of the label-blind ones is kept out of both, and is what is new
-    later. Units of another script are kept out likewise."""
+    later. Units of another script than most are kept out likewise. Raises TooFewRows where all queries are alike."""
     foreign = np.array([_is_foreign(unit) for unit in units])
+    if foreign.mean() > 0.5:
+        foreign = ~foreign
     means = np.array([unit.vectors.mean(axis=0) for unit in units])
     topic = topics_of(means, _TOPICS, rng)
     counts = np.bincount(topic[~foreign])
     sized = [number for number in np.argsort(counts) if counts[number] > 0]
+    if len(sized) < 2:
+        raise TooFewRows("the queries are all alike: shifts are made of at least two topics")
     novel, grown = sized[len(sized) // 3], sized[2 * len(sized) // 3]
     usual = np.flatnonzero(~foreign & (topic != novel))
     usual = rng.permutation(usual)

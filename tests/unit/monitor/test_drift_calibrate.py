@@ -94,6 +94,32 @@ def test_units_of_another_script_are_mixed_in_where_there_are_some() -> None:
     assert made.skipped == ()
 
 
+def test_most_of_a_sample_is_never_another_script() -> None:
+    rows = _vectors(300)
+    texts = [f"question {i}" if i % 10 == 0 else "パスワードを忘れました" for i in range(300)]
+    units = [QueryUnit(row[None], (text,), ({},)) for row, text in zip(rows, texts, strict=True)]
+    foreign = next(
+        one for one in laboratory(units, np.random.default_rng(3)).shifts if one.kind == "other script"
+    )
+    assert len(foreign.added) == 30
+
+
+def test_queries_that_are_all_alike_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "alike.npy"
+    np.save(path, np.ones((300, 4), dtype=np.float32))
+    assert main(["drift", "calibrate", str(path)]) == 2
+    assert "all alike" in capsys.readouterr().err
+
+
+def test_a_reference_that_is_too_small_once_parted_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "small.npy"
+    np.save(path, _vectors(201))
+    assert main(["drift", "calibrate", str(path)]) == 2
+    assert "are left of 201" in capsys.readouterr().err
+
+
 def test_a_sample_that_is_too_small_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "few.npy"
     np.save(path, _vectors(50))
