@@ -94,8 +94,8 @@ def calibrate(
     made = laboratory(units, rng)
     if len(made.reference) < _LEAST_REFERENCE:
         raise TooFewRows(
-            f"calibrating needs a reference of {_LEAST_REFERENCE} units: {len(made.reference)} are left of {len(units)} "
-            "once the novel topic and other scripts are kept out"
+            f"calibrating needs a reference of {_LEAST_REFERENCE} units: {len(made.reference)} are left of "
+            f"{len(units)} once the novel topic and other scripts are kept out"
         )
     run_length = drift.budget.run_length(settings.units_per_day, _DETECTORS)
     progress("measuring run lengths", 0.0)
